@@ -1,0 +1,162 @@
+"""Every test in a world of its own, left as it was found; and the fixtures that put ralph and an agent into it."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support import tools  # noqa: F401 - it looks at the real environment when it is imported: before the guard
+from tests.support.git_repos import make_repo
+from tests.support.messages_api import ServeMessages
+from tests.support.ralph_process import Ralph
+from tests.support.scripted_agent import ClaudeScript
+from tests.support.waiting import kill_tree
+
+AGENTS = ("claude", "codex", "ralph-claude")
+OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE")
+ME = psutil.Process()
+PR_SET_CHILD_SUBREAPER = 36
+
+
+@pytest.fixture(scope="session")
+def worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Numbered directories, one for each test; the session inherits what its tests orphan."""
+    if sys.platform == "linux":
+        # A daemon that forked twice becomes a child of the test session, so no leftover escapes the guard.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    base = tmp_path_factory.mktemp("worlds")
+    return (base / str(number) for number in itertools.count())
+
+
+@pytest.fixture(scope="session")
+def known_children() -> set[psutil.Process]:
+    """Processes that were there before the first test."""
+    return set(ME.children())
+
+
+@pytest.fixture(autouse=True)
+def world(worlds: Iterator[Path], known_children: set[psutil.Process]) -> Iterator[Path]:
+    """Give the test a home directory, and hold it to leaving no process, no thread and no changed environment."""
+    directory = next(worlds)
+    directory.mkdir()
+    threads = set(threading.enumerate())
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(OURS)]:
+            patch.delenv(name)
+        for name, value in world_env(directory).items():
+            patch.setenv(name, value)
+        environment = _environment()
+        yield directory
+        complaints = [
+            *_changed(environment, _environment()),
+            *_left_threads(threads),
+            *_left_processes(known_children),
+        ]
+        os.environ.update(environment)
+    if complaints:
+        pytest.fail("the test left behind: " + "; ".join(complaints))
+
+
+def world_env(directory: Path) -> dict[str, str]:
+    """The variables that keep a program's files inside the directory."""
+    home = directory / "home"
+    home.mkdir(exist_ok=True)
+    (home / "gitconfig").touch()
+    return {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / "config"),
+        "XDG_STATE_HOME": str(home / "state"),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "RALPH_DIR": str(directory / "ralph"),
+        "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+
+@pytest.fixture
+def bin_dir(world: Path) -> Path:
+    """The first directory on the PATH of the fixture `ralph`."""
+    directory = world / "bin"
+    directory.mkdir(exist_ok=True)
+    return directory
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with one commit, which holds a README.md."""
+    return make_repo(tmp_path / "repo", {"README.md": "# Example\n"})
+
+
+@pytest.fixture
+def ralph(repo: Path, world: Path, bin_dir: Path) -> Ralph:
+    """Run ralph in `repo`; of the machine's environment it sees only a PATH without any agent."""
+    elsewhere = [path for path in os.environ["PATH"].split(os.pathsep) if not _holds_agent(Path(path))]
+    path = os.pathsep.join([str(bin_dir), *elsewhere])
+    return Ralph(repo, {"PATH": path, "LANG": "C.UTF-8", **world_env(world)})
+
+
+@pytest.fixture
+def claude_script(bin_dir: Path) -> ClaudeScript:
+    """Put a scripted `claude` on ralph's PATH: `claude_script([summary("one")], [summary("DONE")])`."""
+    return ClaudeScript(bin_dir)
+
+
+@pytest.fixture
+def messages_api() -> Iterator[ServeMessages]:
+    """Start scripted model servers that close when the test ends."""
+    with ExitStack() as servers:
+        yield ServeMessages(servers)
+
+
+def _holds_agent(directory: Path) -> bool:
+    return any((directory / agent).exists() for agent in AGENTS)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    names = {name for name, _ in before.items() ^ after.items()}
+    for name in after.keys() - before.keys():
+        del os.environ[name]
+    return [f"changed variable {name}" for name in sorted(names)]
+
+
+def _left_threads(before: set[threading.Thread]) -> list[str]:
+    new = set(threading.enumerate()) - before
+    for thread in new:
+        thread.join(timeout=1)
+    return [f"thread {thread.name}" for thread in new if thread.is_alive()]
+
+
+def _left_processes(known: set[psutil.Process]) -> list[str]:
+    new = set(ME.children()) - known
+    if not new:
+        return []
+    # What is just ending may take its moment; this also buries what was orphaned.
+    _, alive = psutil.wait_procs(new, timeout=1)
+    complaints = [
+        f"process {process.pid} {_command(process)}" for process in sorted(alive, key=lambda process: process.pid)
+    ]
+    for process in alive:
+        kill_tree(process.pid)
+    psutil.wait_procs(alive, timeout=5)
+    return complaints
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it ended between the two questions
+        return ""

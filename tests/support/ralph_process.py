@@ -1,0 +1,158 @@
+"""`ralph` as a real process, with an environment that the test gives in full.
+
+Its output goes to files, not pipes: whatever it leaves running cannot hold the test, and no thread is needed to read.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.output_file import OutputFile
+from tests.support.waiting import kill_tree, wait_until
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A ralph that has ended; `events` holds its stdout when it was started with --json."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    events: Sequence[Event] = ()
+
+    def events_of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event["type"] == kind]
+
+
+class RunningRalph:
+    """A ralph that runs; at the end of its `with` block it does not any more."""
+
+    def __init__(self, args: Sequence[str], cwd: Path, env: Mapping[str, str], input: str | None) -> None:  # noqa: A002
+        self._json = "--json" in args
+        self._stdout = OutputFile()
+        self._stderr = OutputFile()
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write((input or "").encode())
+            stdin.seek(0)
+            # -P: a directory `ralph` in the repository is not the package.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "ralph", *args],
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                stdout=self._stdout.file,
+                stderr=self._stderr.file,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.text
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.text
+
+    @property
+    def events(self) -> list[Event]:
+        """The events so far, without a line that is still being written."""
+        return [json.loads(line) for line in self.stdout.split("\n")[:-1]] if self._json else []
+
+    def wait_for(self, kind: str, count: int = 1, timeout: float = 20) -> Event:
+        """Wait for the count-th event of this type."""
+        found = lambda: [event for event in self.events if event["type"] == kind]  # noqa: E731
+        wait_until(lambda: len(found()) >= count or self._process.poll() is not None, f"{kind} event", timeout)
+        if len(found()) < count:
+            pytest.fail(f"ralph ended without {kind} event {count}{self._output()}")
+        return found()[count - 1]
+
+    def send(self, number: int) -> None:
+        """Send a signal to ralph alone, not to what it started."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float = 60) -> Finished:
+        """Wait for its end; kill it with all that it started, and fail the test, when that does not come."""
+        try:
+            exit_code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._kill()
+            pytest.fail(f"ralph was still running after {timeout:g} s{self._output()}")
+        return Finished(exit_code, self.stdout, self.stderr, tuple(self.events))
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._kill()
+        self._stdout.close()
+        self._stderr.close()
+
+    def __enter__(self) -> RunningRalph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _kill(self) -> None:
+        kill_tree(self._process.pid)
+        self._process.wait()
+
+    def _output(self) -> str:
+        return f"\n--- its stdout:\n{self.stdout}\n--- its stderr:\n{self.stderr}"
+
+
+def start_ralph(*args: str | Path, cwd: Path, env: Mapping[str, str], input: str | None = None) -> RunningRalph:  # noqa: A002
+    """Start `ralph args…`; use it in a `with` block."""
+    return RunningRalph([str(arg) for arg in args], cwd, env, input)
+
+
+def run_ralph(
+    *args: str | Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float = 60,
+    input: str | None = None,  # noqa: A002
+) -> Finished:
+    """Run `ralph args…` to its end."""
+    with start_ralph(*args, cwd=cwd, env=env, input=input) as running:
+        return running.wait(timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Ralph:
+    """The fixture `ralph`: runs ralph in one repository and one environment; `env=` adds to the latter."""
+
+    repo: Path
+    env: Mapping[str, str] = field(repr=False)
+
+    def __call__(
+        self,
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout: float = 60,
+        input: str | None = None,  # noqa: A002
+    ) -> Finished:
+        return run_ralph(*args, cwd=cwd or self.repo, env={**self.env, **(env or {})}, timeout=timeout, input=input)
+
+    def start(
+        self,
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        input: str | None = None,  # noqa: A002
+    ) -> RunningRalph:
+        return start_ralph(*args, cwd=cwd or self.repo, env={**self.env, **(env or {})}, input=input)

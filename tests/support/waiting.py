@@ -1,0 +1,46 @@
+"""Waiting for a condition, and looking at processes; tests never sleep for a guessed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = 20) -> None:
+    """Poll until the condition is true; fail the test, saying what was awaited, when it stays false."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout:g} s in vain: {what}")
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether the process still runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def pid_in(pidfile: Path) -> int:
+    """The pid that a scripted agent's `spawn` wrote."""
+    return int(pidfile.read_text())
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and its descendants, and see those gone; the process itself is its parent's to bury."""
+    try:
+        parent = psutil.Process(pid)
+        family = [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(family[1:], timeout=5)

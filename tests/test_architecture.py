@@ -1,0 +1,150 @@
+"""Imports point down only, and every effect has one door. Both tables are meant to be edited, with a reason."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import ralph
+
+PACKAGE = Path(ralph.__file__).parent
+
+# What everyone above them may import.
+COMMON = {"__init__", "errors", "events", "quantities"}
+
+PURE = {
+    "budget", "excerpt", "failures", "goal", "history", "jsonline", "lines", "run", "runners", "trailers",
+    "transcripts", "verdict",
+}  # fmt: skip
+
+# module or package -> what of ours it may import besides COMMON
+LAYERS: dict[str, set[str]] = {
+    "__init__": set(),
+    "errors": set(),
+    "events": set(),
+    "quantities": set(),
+    # pure: no I/O, no clock
+    "budget": set(),
+    "excerpt": set(),
+    "failures": {"verdict"},
+    "goal": set(),
+    "history": {"verdict"},
+    "jsonline": set(),
+    "lines": set(),
+    "run": {"budget", "history", "verdict"},
+    "runners": {"budget", "jsonline", "verdict"},
+    "trailers": {"budget", "verdict"},
+    "transcripts": {"budget", "jsonline"},
+    "verdict": set(),
+    # edges: one door per effect
+    "check": {"excerpt", "process"},
+    "gitrepo": set(),
+    "journal": {"budget", "history", "jsonline", "run", "verdict"},
+    "process": {"lines"},
+    "prompts": {"excerpt", "goal", "run"},
+    "protected": set(),
+    "recorder": {"budget"},
+    "settings": {"budget", "runners"},
+    "ui": {"verdict"},
+    "windows": {"journal", "jsonline"},
+    # the core sees the edges through Protocols
+    "session": PURE,
+    "loop": {"session"} | PURE,
+}
+LAYERS["cli"] = set(LAYERS)
+LAYERS["__main__"] = {"cli"}
+
+# library -> the only modules that may import it
+DOORS: dict[str, set[str]] = {
+    "dotenv": {"settings"},
+    "fcntl": {"journal"},
+    "git": {"gitrepo"},
+    "jinja2": {"prompts"},
+    "platformdirs": {"settings"},
+    "psutil": {"process"},
+    "rich": {"ui"},
+    "signal": {"process"},
+    "subprocess": {"process"},
+    "threading": {"process", "ui"},
+    "tomli_w": {"settings"},
+    "typer": {"cli"},
+    "yaml": {"goal"},
+}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}  # of os
+ENVIRONMENT_DOOR = "settings"
+
+
+def violations(package: Path, layers: dict[str, set[str]], doors: dict[str, set[str]]) -> list[str]:
+    """List every import in `package` that the tables do not allow, wherever in a file it stands."""
+    files = {file: file.relative_to(package).parts[0].removesuffix(".py") for file in package.rglob("*.py")}
+    found = {f"{module}: is not in the table" for module in files.values() if module not in layers}
+    for file, module in files.items():
+        ours = {module} | layers.get(module, set()) | (COMMON if module not in COMMON else set())
+        for target in imports(file, package):
+            library, _, inner = target.partition(".")
+            if library == package.name:
+                name = inner.partition(".")[0]
+                imported = name if name in files.values() else "__init__"
+                allowed = imported in ours
+            elif library == "os" and inner in ENVIRONMENT:
+                imported, allowed = target, module == ENVIRONMENT_DOOR
+            else:
+                imported, allowed = library, module in doors.get(library, {module})
+            if not allowed:
+                found.add(f"{module}: imports {imported} (not allowed)")
+    return sorted(found)
+
+
+def imports(file: Path, package: Path) -> Iterator[str]:
+    """Yield the dotted name of everything that `file` imports, and `os.<name>` wherever one is used."""
+    here = (package.name, *file.relative_to(package).parent.parts)
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        match node:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(base, names, level):
+                parts = [*(here[: len(here) - level + 1] if level else ()), *([base] if base else ())]
+                yield from (".".join([*parts, alias.name]) for alias in names)
+            case ast.Attribute(ast.Name("os"), name):
+                yield f"os.{name}"
+            case _:
+                pass
+
+
+def test_ralph_keeps_to_the_tables() -> None:
+    found = violations(PACKAGE, LAYERS, DOORS)
+    assert not found, "\n".join(found)
+
+
+def test_the_table_itself_points_down_only() -> None:
+    graphlib.TopologicalSorter(LAYERS).prepare()  # raises CycleError
+
+
+def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
+    toy = tmp_path / "toy"
+    files = {
+        "__init__.py": "__version__ = '1'",
+        "errors.py": "import toy.low",
+        "low.py": "from toy import __version__, errors\ndef late():\n    from toy.high.inner import thing",
+        "high/__init__.py": "import json, toy.low\nfrom .inner import thing\nfrom .. import errors",
+        "high/inner.py": "import os\nfrom rich.text import Text\nthing = os.environ['HOME'], os.sep",
+        "sly.py": "from os import getenv\nfrom . import high",
+        "settings.py": "import os, rich\nhome = os.environ['HOME']",
+        "stray.py": "import toy.low",
+    }
+    for name, text in files.items():
+        (toy / name).parent.mkdir(parents=True, exist_ok=True)
+        (toy / name).write_text(text)
+    layers: dict[str, set[str]] = {"__init__": set(), "errors": set(), "low": set(), "high": {"low"}}
+    layers |= {"sly": {"low"}, "settings": set()}
+
+    assert violations(toy, layers, {"rich": {"settings"}}) == [
+        "errors: imports low (not allowed)",
+        "high: imports os.environ (not allowed)",
+        "high: imports rich (not allowed)",
+        "low: imports high (not allowed)",
+        "sly: imports high (not allowed)",
+        "sly: imports os.getenv (not allowed)",
+        "stray: imports low (not allowed)",
+        "stray: is not in the table",
+    ]

@@ -1,0 +1,66 @@
+"""What a stranger's machine needs of this checkout: a lock it can trust, and outside programs it may lack."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+LOCK = ROOT / "requirements" / "dev.txt"
+
+
+def locked() -> list[str]:
+    """Return the lock's requirements, one line each."""
+    text = re.sub(r"\\\n", " ", LOCK.read_text())
+    return [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def test_the_lock_names_no_place() -> None:
+    assert "://" not in LOCK.read_text()
+    assert [line for line in locked() if line.startswith("-")] == []
+
+
+def test_every_locked_requirement_is_exact_and_hashed() -> None:
+    exact = re.compile(r"[a-z0-9-]+==[^\s;]+( ; [^\\]+?)?(\s+--hash=sha256:[0-9a-f]{64})+")
+    assert [line for line in locked() if not exact.fullmatch(line)] == []
+
+
+def test_the_lock_has_what_pyproject_and_dev_in_ask_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    wanted += [line for line in LOCK.with_suffix(".in").read_text().splitlines() if line and not line.startswith("#")]
+    versions = dict(line.split()[0].split("==") for line in locked())
+    missing = [
+        text for text in wanted if (need := Requirement(text)).specifier.contains(versions.get(need.name, "")) is False
+    ]
+    assert missing == [], "run `make lock`"
+
+
+def test_a_program_that_cannot_be_had_is_said_in_one_line_and_is_no_failure(tmp_path: Path) -> None:
+    env = os.environ | {"RALPH_TOOLS_DIR": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    fetch = [sys.executable, ROOT / "tools" / "fetch.py"]
+
+    fetched = subprocess.run(fetch, env=env, capture_output=True, text=True)
+    assert (fetched.returncode, fetched.stderr) == (0, "")
+    assert all(" is not available: pip cannot download " in line for line in fetched.stdout.splitlines())
+
+    asked = subprocess.run([*fetch, "--path", "claude"], env=env, capture_output=True, text=True)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert asked.stderr in fetched.stdout
+
+
+@pytest.mark.parametrize(("required", "outcome"), [("", "Skipped"), ("1", "Failed")])
+def test_a_missing_program_skips_a_test_or_fails_it_where_it_is_required(
+    tmp_path: Path, required: str, outcome: str
+) -> None:
+    env = os.environ | {"RALPH_TOOLS_DIR": str(tmp_path), "RALPH_REQUIRE_REAL": required}
+    code = "from tests.support import tools; tools.find('claude')"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True)
+    last = found.stderr.splitlines()[-1]
+    assert last.startswith(f"{outcome}: claude ")
+    assert last.endswith(" is not available: not fetched yet: run `make tools`")
