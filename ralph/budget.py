@@ -1,0 +1,101 @@
+"""Arithmetic of money, tokens, time and thinking: what a run has spent, and which limit it has reached."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ralph.events import Usage
+
+USUAL_WINDOW = 200_000
+"""Context window assumed until the agent has told its own."""
+
+_MOST_THINKING = {"haiku": 16_384, "sonnet": 32_768, "opus": 16_384}
+_LEAST_MOST_THINKING = min(_MOST_THINKING.values())
+
+
+class Reasoning(StrEnum):
+    NONE = "none"
+    LOW = "low"
+    MED = "med"
+    HIGH = "high"
+
+
+_SHARE = {Reasoning.NONE: 0.0, Reasoning.LOW: 0.25, Reasoning.MED: 0.5, Reasoning.HIGH: 1.0}
+
+
+def thinking_budget(model: str, reasoning: Reasoning) -> int:
+    """Tokens the model may think: the family's most, times the share the reasoning level grants."""
+    most = next((tokens for family, tokens in _MOST_THINKING.items() if family in model.lower()), _LEAST_MOST_THINKING)
+    return int(most * _SHARE[reasoning])
+
+
+def context_pct(prompt_tokens: int, window: int) -> float:
+    """How full the context is, in percent."""
+    return round(prompt_tokens / window * 100, 1) if window > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What was used. `costed` tells whether any agent reported a cost: without one, zero dollars means unknown."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    costed: bool = False
+
+    def __add__(self, other: "Spend") -> "Spend":
+        return Spend(self.cost_usd + other.cost_usd, self.tokens + other.tokens, self.costed or other.costed)
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """A fold over usage events: closed sessions in `before`, the open one in `session`, last figure first."""
+
+    before: Spend = Spend()
+    session: Spend = Spend()
+    context_pct: float | None = None
+
+    @property
+    def total(self) -> Spend:
+        return self.before + self.session
+
+    def metered(self, usage: Usage) -> "Meter":
+        """Take in what the open session has used so far."""
+        cost = self.session.cost_usd if usage.cost_usd is None else usage.cost_usd
+        tokens = self.session.tokens if usage.total_tokens is None else usage.total_tokens
+        session = Spend(cost, tokens, self.session.costed or usage.cost_usd is not None)
+        pct = self.context_pct if usage.context_pct is None else usage.context_pct
+        return replace(self, session=session, context_pct=pct)
+
+    def next_session(self) -> "Meter":
+        """Close the open session: its figures stand."""
+        return Meter(before=self.total)
+
+
+class Limit(StrEnum):
+    """What can end a run with exit 4; the value names the flag that raises it."""
+
+    ITERATIONS = "--max-iterations"
+    DURATION = "--duration"
+    COST = "--max-cost"
+    TOKENS = "--max-tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The user's limits; None is unlimited. All but the duration hold for the run over all its starts."""
+
+    iterations: int | None = None
+    duration: float | None = None
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+    def reached(self, *, iterations: int, elapsed: float, spend: Spend) -> Limit | None:
+        """Name the first limit that is reached."""
+        if self.iterations is not None and iterations >= self.iterations:
+            return Limit.ITERATIONS
+        if self.duration is not None and elapsed >= self.duration:
+            return Limit.DURATION
+        if self.cost_usd is not None and spend.cost_usd >= self.cost_usd:
+            return Limit.COST
+        if self.tokens is not None and spend.tokens >= self.tokens:
+            return Limit.TOKENS
+        return None

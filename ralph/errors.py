@@ -1,0 +1,54 @@
+"""The faults ralph can meet, each with the exit code and the next step it leads to.
+
+    RalphError(message, hint)     1   caught once, in cli
+    ├─ UsageError                 2   bad flag, goal or setting, not a repository, dirty tree, lock held
+    ├─ BlockedError               6   agent binary missing, a check required but absent
+    ├─ RepoError                  1   git refused
+    └─ StateError                 1   the run directory is corrupt, or of a newer version
+    Interrupted(signal)       128+n   SIGINT 130, SIGTERM 143, SIGHUP 129
+
+Anything else that escapes is a bug: exit 3. How a session ended is not a fault but a value: see `failures`.
+"""
+
+
+class RalphError(Exception):
+    """A fault with a message for the user and, where one exists, the next step."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(RalphError):
+    """The user asked for something that cannot be: nothing was started, nothing written."""
+
+    exit_code = 2
+
+
+class BlockedError(RalphError):
+    """Only the user can clear the way."""
+
+    exit_code = 6
+
+
+class RepoError(RalphError):
+    """git refused."""
+
+
+class StateError(RalphError):
+    """The run directory cannot be believed."""
+
+
+class Interrupted(BaseException):
+    """A signal asked ralph to end; not an `Exception`, so that nothing on the way swallows it."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + self.signal_number

@@ -1,0 +1,269 @@
+"""How a session can end, and who pays: one row an end, one pure decision. The evidence is the agent's own events.
+
+Prose never counts: words about limits in a tool's output or in the agent's text match nothing here; only an `is_error`
+result, a `rate_limited` event, an exit status or our own watchdog do.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from ralph.events import Denial, RateLimited, TurnEnded
+from ralph.verdict import Answer, Fault, Verdict, read_answer
+
+
+class End(StrEnum):
+    """What a session came to."""
+
+    OK = "ok"
+    DONE = "done"
+    INVALID = "invalid"
+    CRASHED = "crashed"
+    NO_RESULT = "no-result"
+    HUNG = "hung"
+    USAGE_LIMIT = "usage-limit"
+    OVERLOADED = "overloaded"
+    NETWORK = "network"
+    AUTH = "auth"
+    BILLING = "billing"
+    CONFIG = "config"
+    TOO_LONG = "too-long"
+    DENIED = "denied"
+    BUDGET = "budget"
+    ERROR = "error"
+
+
+class Policy(StrEnum):
+    """Who pays for an end."""
+
+    ITERATION = "an iteration"
+    FAILURE = "a failure"
+    RETRY_ONCE = "one immediate retry, then a failure"
+    WAIT = "wait until the quota resets; the same iteration again, free"
+    BACKOFF = "backoff with jitter, bounded, then a failure"
+    STOP = "stop now, exit 6 with the next command"
+    SHRINK = "shrink the prompt once, then a failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    meaning: str
+    policy: Policy
+    hint: str = ""
+
+
+_LOGIN = "log in with the agent's own command (Claude Code: run `claude`, type /login), then run this again"
+
+TABLE: dict[End, Row] = {
+    End.OK: Row("a valid verdict", Policy.ITERATION),
+    End.DONE: Row("a valid verdict that claims the goal is reached", Policy.ITERATION),
+    End.INVALID: Row("no valid structured output after 3 corrections", Policy.FAILURE),
+    End.CRASHED: Row("the agent exited, or was killed, in the middle", Policy.RETRY_ONCE),
+    End.NO_RESULT: Row("the agent exited without a result", Policy.RETRY_ONCE),
+    End.HUNG: Row("killed by a watchdog", Policy.RETRY_ONCE),
+    End.USAGE_LIMIT: Row("the account's quota is used up", Policy.WAIT),
+    End.OVERLOADED: Row("429, 5xx", Policy.BACKOFF),
+    End.NETWORK: Row("no connection to the API", Policy.BACKOFF),
+    End.AUTH: Row("401, 403", Policy.STOP, _LOGIN),
+    End.BILLING: Row(
+        "credit too low", Policy.STOP, "add credit to the account, or use another login, then run this again"
+    ),
+    End.CONFIG: Row("unknown model, unusable agent", Policy.STOP, "see `ralph config`; choose a model with --model"),
+    End.TOO_LONG: Row("the prompt exceeds the context", Policy.SHRINK),
+    End.DENIED: Row(
+        "the agent's permissions refused a tool",
+        Policy.STOP,
+        "allow the tool (`ralph config set agents.claude.permission_mode`, or the agent's own settings),"
+        " or go on regardless with `ralph config set on_denial continue`",
+    ),
+    End.BUDGET: Row("the session's own budget or turns ran out", Policy.FAILURE),
+    End.ERROR: Row("the agent reported an error of another kind", Policy.FAILURE),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was seen of a session, in the agent's own events and in its process."""
+
+    turn: TurnEnded | None = None
+    quota: RateLimited | None = None
+    denials: tuple[Denial, ...] = ()
+    exit_code: int | None = None
+    watchdog: str = ""
+    unusable: str = ""
+    login_refused: bool = False
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An end with its reason in words, and the answer where there is a valid one."""
+
+    end: End
+    reason: str = ""
+    answer: Answer | None = None
+    resets_at: float | None = None
+
+
+_LIMIT_TEXT = re.compile(r"\b(?:hit|reached) your\b.{0,40}\blimits?\b|\busage limit reached\b", re.IGNORECASE)
+_SPENT = ("error_max_turns", "error_max_budget_usd")
+
+
+def classify(seen: Evidence) -> Ending:
+    """Name the row that the evidence points at; the content of the last result counts, the exit code only advises."""
+    if seen.unusable:
+        return Ending(End.CONFIG, seen.unusable)
+    if seen.login_refused:
+        return Ending(End.AUTH, "the API refuses the agent's login (401)")
+    if seen.turn is None:
+        return _without_result(seen)
+    answer = read_answer(seen.turn.structured_output)
+    if isinstance(answer, Answer) and not seen.turn.is_error:
+        if seen.denials:
+            return Ending(End.DENIED, describe_denials(seen.denials), answer)
+        return Ending(End.DONE if answer.verdict is Verdict.DONE else End.OK, answer=answer)
+    if seen.watchdog:
+        return Ending(End.HUNG, seen.watchdog)
+    if seen.turn.is_error:
+        end = _of_error(seen.turn, seen.quota)
+        resets_at = seen.quota.resets_at if end is End.USAGE_LIMIT and seen.quota is not None else None
+        return Ending(end, _words(seen.turn), resets_at=resets_at)
+    if seen.denials:
+        return Ending(End.DENIED, describe_denials(seen.denials))
+    return Ending(End.INVALID, "the agent gave no valid structured output after all corrections")
+
+
+def correctable(turn: TurnEnded) -> Fault | None:
+    """Tell which correction a finished turn calls for: none if it is valid, or failed for another reason."""
+    if turn.is_error and turn.subtype != "error_max_structured_output_retries":
+        return None
+    answer = read_answer(turn.structured_output)
+    if isinstance(answer, Answer):
+        return None
+    return Fault.INVALID if turn.is_error else answer
+
+
+def describe_denials(denials: tuple[Denial, ...]) -> str:
+    """Name each refused tool with what it was asked."""
+    return "permission denied: " + "; ".join(f"{denial.tool} {_brief(denial)}".strip() for denial in denials)
+
+
+def _brief(denial: Denial) -> str:
+    asked = next(
+        (str(denial.input[key]) for key in ("command", "file_path", "path", "pattern") if key in denial.input), ""
+    )
+    return f"({asked[:80]})" if asked else ""
+
+
+def _without_result(seen: Evidence) -> Ending:
+    said = f": {seen.last_error}" if seen.last_error else ""
+    if seen.watchdog:
+        return Ending(End.HUNG, seen.watchdog)
+    if seen.exit_code is not None and seen.exit_code < 0:
+        return Ending(End.CRASHED, f"the agent was killed by signal {-seen.exit_code} without a result{said}")
+    if seen.exit_code:
+        return Ending(End.CRASHED, f"the agent exited with {seen.exit_code} without a result{said}")
+    return Ending(End.NO_RESULT, f"the agent exited with 0 without a result{said}")
+
+
+def _of_error(turn: TurnEnded, quota: RateLimited | None) -> End:
+    rejected = quota is not None and quota.status == "rejected" and quota.resets_at is not None
+    status = turn.api_status
+    if turn.terminal_reason in ("prompt_too_long", "blocking_limit"):
+        return End.TOO_LONG
+    if rejected or _LIMIT_TEXT.search(turn.text):
+        return End.USAGE_LIMIT
+    if turn.error == "billing_error":
+        return End.BILLING
+    if turn.error == "authentication_failed" or status in (401, 403):
+        return End.AUTH
+    if turn.error == "model_not_found" or status == 404:
+        return End.CONFIG
+    if status == 429 or (status is not None and status >= 500):
+        return End.OVERLOADED
+    if status is None and turn.error in ("server_error", "rate_limit"):
+        return End.NETWORK
+    if turn.subtype in _SPENT:
+        return End.BUDGET
+    if turn.subtype == "error_max_structured_output_retries":
+        return End.INVALID
+    return End.ERROR
+
+
+def _words(turn: TurnEnded) -> str:
+    return turn.text.strip()[:500] or turn.error or turn.subtype
+
+
+# What to do about it.
+
+MOST_BACKOFFS = 6
+_FIRST_BACKOFF = 5.0
+_LONGEST_BACKOFF = 300.0
+_AFTER_RESET = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """What this iteration has already been granted."""
+
+    retried: bool = False
+    backoffs: int = 0
+    shrunk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The same iteration once more, from `not_before` on; free."""
+
+    reason: str
+    tries: Tries
+    not_before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An iteration with its verdict; `blocked`: it counts, but unless it is proven done nothing may follow it."""
+
+    answer: Answer
+    blocked: Blocked | None = None
+
+
+Decision = Finished | Again | Failed | Blocked
+
+
+def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial: str = "stop") -> Decision:
+    """Apply the table; `jitter` is a random number in [0, 1)."""
+    row = TABLE[ending.end]
+    reason = f"{ending.end}: {ending.reason}" if ending.reason else f"{ending.end}: {row.meaning}"
+    match row.policy:
+        case Policy.ITERATION if ending.answer is not None:
+            return Finished(ending.answer)
+        case Policy.STOP if ending.end is End.DENIED and on_denial == "continue" and ending.answer is not None:
+            return Finished(ending.answer)
+        case Policy.STOP if ending.end is End.DENIED and on_denial == "continue":
+            return Failed(reason)
+        case Policy.STOP:
+            blocked = Blocked(reason, row.hint)
+            return blocked if ending.answer is None else Finished(ending.answer, blocked)
+        case Policy.RETRY_ONCE if not tries.retried:
+            return Again(reason, replace(tries, retried=True))
+        case Policy.SHRINK if not tries.shrunk:
+            return Again(reason, replace(tries, shrunk=True))
+        case Policy.WAIT if ending.resets_at is not None and ending.resets_at > now:
+            return Again(reason, tries, not_before=ending.resets_at + _AFTER_RESET)
+        case Policy.WAIT | Policy.BACKOFF if tries.backoffs < MOST_BACKOFFS:
+            delay = min(_FIRST_BACKOFF * 2**tries.backoffs, _LONGEST_BACKOFF) * (0.5 + jitter / 2)
+            return Again(reason, replace(tries, backoffs=tries.backoffs + 1), not_before=now + delay)
+        case _:
+            return Failed(reason)

@@ -1,0 +1,69 @@
+"""How people write durations, money and counts, and how ralph writes them back."""
+
+import math
+import re
+from datetime import UTC, datetime
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+
+def parse_duration(text: str) -> float:
+    """Read `90s`, `30m`, `4h`, `1h30m`, `2d`; return seconds."""
+    stripped = text.strip().lower()
+    parts = _PART.findall(stripped)
+    if not parts or "".join(number + unit for number, unit in parts) != stripped:
+        raise ValueError(f"{text!r} is not a duration: write it like 90s, 30m, 4h or 1h30m")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{text!r} is not a duration above zero")
+    return seconds
+
+
+def parse_money(text: str) -> float:
+    """Read an amount in US dollars, with or without the sign."""
+    try:
+        amount = float(text.strip().removeprefix("$"))
+    except ValueError:
+        amount = math.nan
+    if not math.isfinite(amount) or amount <= 0:
+        raise ValueError(f"{text!r} is not an amount of US dollars above zero")
+    return amount
+
+
+def parse_count(text: str) -> int:
+    """Read a whole number above zero; `_` may group digits."""
+    try:
+        number = int(text.strip())
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise ValueError(f"{text!r} is not a whole number above zero")
+    return number
+
+
+def format_duration(seconds: float) -> str:
+    """Write seconds as `0.4s`, `12s`, `3m05s`, `1h02m`, `2d03h`."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
+
+
+def format_money(amount: float) -> str:
+    """Write dollars with cents, and small amounts with the digits that matter."""
+    return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
+
+
+def timestamp(seconds: float) -> str:
+    """Write an instant as ISO 8601 in UTC, to the millisecond."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):  # an agent may name an instant that no calendar has
+        return f"{seconds:.0f} s after 1970"

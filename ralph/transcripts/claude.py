@@ -1,0 +1,289 @@
+"""Claude Code's `--output-format stream-json` into canonical events.
+
+Written against what 2.1.197 and 2.1.325 were seen to print, and tolerant of the rest: few keys are bound, an unknown
+type is a `Meta`, a line that is not JSON is a `Meta` and a visible `Text`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ralph import jsonline
+from ralph.budget import USUAL_WINDOW, context_pct
+from ralph.events import (
+    ApiRetry,
+    Denial,
+    Event,
+    Meta,
+    RateLimited,
+    SessionStarted,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    ToolStatus,
+    TurnEnded,
+    Usage,
+)
+
+_LATEST_RESET = 2**32
+"""Seconds since 1970; a larger figure is no time that anyone can wait for."""
+
+_QUIET = ("thinking_tokens", "status", "hook_started", "hook_response", "background_tasks_changed")
+
+
+class ClaudeTranscript:
+    """One session's stream. `system/init` and `usage` repeat (seen on 2.1.197): both are taken in once."""
+
+    def __init__(self) -> None:
+        self._started = False
+        self._usage = _UsageSoFar()
+        self._error = ""
+        self._open_tools: set[str] = set()
+
+    def feed(self, line: str) -> list[Event]:
+        if not line.strip():
+            return []
+        try:
+            record = jsonline.mapping(jsonline.decode(line))
+        except jsonline.Malformed as fault:
+            return [Meta({"malformed": str(fault), "length": len(line)}), Text(Tag.SYS, line[:2000])]
+        match record.get("type"):
+            case "system":
+                return self._system(record)
+            case "assistant":
+                return self._assistant(record)
+            case "user":
+                return self._user(record)
+            case "result":
+                return self._result(record)
+            case "rate_limit_event":
+                return [_rate_limited(jsonline.mapping(record.get("rate_limit_info")))]
+            case unknown:
+                return [Meta({"ignored": str(unknown)[:100]})]
+
+    def flush(self) -> list[Event]:
+        """Close the tools that the stream left open."""
+        closed: list[Event] = [ToolEnd(tool_id, ToolStatus.UNKNOWN) for tool_id in sorted(self._open_tools)]
+        self._open_tools.clear()
+        return closed
+
+    def _system(self, record: Mapping[str, object]) -> list[Event]:
+        subtype = jsonline.text(record.get("subtype"))
+        if subtype == "init":
+            return self._init(record)
+        if subtype == "api_retry":
+            status = jsonline.count(record.get("error_status")) or None
+            return [ApiRetry(jsonline.count(record.get("attempt")), status, jsonline.text(record.get("error")))]
+        if subtype == "model_fallback":
+            fallback = jsonline.text(record.get("fallback_model"))
+            return [Meta({"model_fallback": fallback}), Text(Tag.SYS, f"the agent fell back to model {fallback}")]
+        if subtype in _QUIET:
+            return []
+        return [Meta({"system": subtype[:100]})]
+
+    def _init(self, record: Mapping[str, object]) -> list[Event]:
+        if self._started:
+            return []
+        self._started = True
+        return [
+            SessionStarted(
+                session_id=jsonline.text(record.get("session_id")),
+                model=jsonline.text(record.get("model")),
+                version=jsonline.text(record.get("claude_code_version")),
+                tools=tuple(jsonline.text(tool) for tool in jsonline.sequence(record.get("tools"))),
+                permission_mode=jsonline.text(record.get("permissionMode")),
+            )
+        ]
+
+    def _assistant(self, record: Mapping[str, object]) -> list[Event]:
+        message = jsonline.mapping(record.get("message"))
+        if error := jsonline.text(record.get("error")):
+            self._error = error
+        events: list[Event] = []
+        for block in _blocks(message.get("content")):
+            events += self._assistant_block(block)
+        in_main_thread = record.get("parent_tool_use_id") is None  # a subagent's context is not the session's
+        if usage := self._usage.message(message, in_main_thread=in_main_thread):
+            events.append(usage)
+        return events
+
+    def _assistant_block(self, block: Mapping[str, object]) -> list[Event]:
+        match block.get("type"):
+            case "text":
+                return _spoken(Tag.AI, block.get("text"))
+            case "thinking":
+                return _spoken(Tag.THINK, block.get("thinking"))
+            case "tool_use":
+                tool_id = jsonline.text(block.get("id"))
+                self._open_tools.add(tool_id)
+                return [ToolStart(tool_id, jsonline.text(block.get("name")), jsonline.mapping(block.get("input")))]
+            case unknown:
+                return [Meta({"ignored_block": str(unknown)[:100]})]
+
+    def _user(self, record: Mapping[str, object]) -> list[Event]:
+        events: list[Event] = []
+        for block in _blocks(jsonline.mapping(record.get("message")).get("content")):
+            if block.get("type") == "tool_result":
+                events += self._tool_result(block)
+            elif record.get("isSynthetic") or record.get("isReplay"):  # nudges, skill bodies, echoes: not a person
+                events += _spoken(Tag.PROMPT, block.get("text"))
+            else:
+                events += _spoken(Tag.USER, block.get("text"))
+        return events
+
+    def _tool_result(self, block: Mapping[str, object]) -> list[Event]:
+        tool_id = jsonline.text(block.get("tool_use_id"))
+        self._open_tools.discard(tool_id)
+        events: list[Event] = [
+            ToolOutput(tool_id, jsonline.text(part.get("text")))
+            for part in _blocks(block.get("content"))
+            if part.get("text")
+        ]
+        status = ToolStatus.FAIL if block.get("is_error") is True else ToolStatus.OK
+        return [*events, ToolEnd(tool_id, status)]
+
+    def _result(self, record: Mapping[str, object]) -> list[Event]:
+        errors = [jsonline.text(error) for error in jsonline.sequence(record.get("errors"))]
+        turn = TurnEnded(
+            is_error=record.get("is_error") is True,
+            subtype=jsonline.text(record.get("subtype")),
+            text=jsonline.text(record.get("result")) or "; ".join(errors),
+            structured_output=record.get("structured_output"),
+            api_status=jsonline.count(record.get("api_error_status")) or None,
+            error=self._error,
+            terminal_reason=jsonline.text(record.get("terminal_reason")),
+            denials=tuple(_denial(item) for item in jsonline.sequence(record.get("permission_denials"))),
+            origin=jsonline.text(jsonline.mapping(record.get("origin")).get("kind")),
+        )
+        self._error = ""
+        return [*self._usage.result(record), turn]
+
+
+class _UsageSoFar:
+    """Folds two witnesses of the session's use into one cumulative figure.
+
+    Messages repeat their usage once a content block and never know their final output tokens; a result's `modelUsage`
+    and `total_cost_usd` are cumulative over the process but miss a call now and then (2.1.197: the last try of a
+    schema violation). Both are lower bounds, so the larger of the two stands, field by field.
+    """
+
+    def __init__(self) -> None:
+        self._messages: set[str] = set()
+        self._from_messages = _Tokens()
+        self._from_results = _Tokens()
+        self._window = USUAL_WINDOW
+        self._context = 0
+        self._model = ""
+        self._cost: float | None = None
+
+    def message(self, message: Mapping[str, object], *, in_main_thread: bool) -> Usage | None:
+        identity = jsonline.text(message.get("id"))
+        model = jsonline.text(message.get("model"))
+        reported = jsonline.mapping(message.get("usage"))
+        if not reported or identity in self._messages or model == "<synthetic>":
+            return None
+        self._messages.add(identity)
+        tokens = _Tokens(
+            jsonline.count(reported.get("input_tokens")),
+            jsonline.count(reported.get("output_tokens")),
+            jsonline.count(reported.get("cache_creation_input_tokens")),
+            jsonline.count(reported.get("cache_read_input_tokens")),
+        )
+        self._from_messages = self._from_messages.plus(tokens)
+        self._model = model or self._model
+        if in_main_thread:
+            self._context = tokens.prompt
+        return self._event()
+
+    def result(self, record: Mapping[str, object]) -> list[Event]:
+        total = _Tokens()
+        for used in map(jsonline.mapping, jsonline.mapping(record.get("modelUsage")).values()):
+            total = total.plus(
+                _Tokens(
+                    jsonline.count(used.get("inputTokens")),
+                    jsonline.count(used.get("outputTokens")),
+                    jsonline.count(used.get("cacheCreationInputTokens")),
+                    jsonline.count(used.get("cacheReadInputTokens")),
+                )
+            )
+        self._window = self._window_of(jsonline.mapping(record.get("modelUsage")))
+        self._from_results = self._from_results.largest(total)
+        if "total_cost_usd" not in record:
+            return [self._event()]
+        cost = jsonline.amount(record.get("total_cost_usd"))
+        if cost is None:
+            return [Meta({"refused_cost": str(record["total_cost_usd"])[:100]}), self._event()]
+        self._cost = max(cost, self._cost or 0.0)
+        return [self._event()]
+
+    def _window_of(self, models: Mapping[str, object]) -> int:
+        own = jsonline.mapping(models.get(self._model))
+        return jsonline.count(own.get("contextWindow")) or self._window
+
+    def _event(self) -> Usage:
+        tokens = self._from_messages.largest(self._from_results)
+        return Usage(
+            prompt_tokens=tokens.prompt,
+            completion_tokens=tokens.output,
+            total_tokens=tokens.prompt + tokens.output,
+            model=self._model or None,
+            cache_creation_tokens=tokens.cache_creation,
+            cache_read_tokens=tokens.cache_read,
+            context_pct=context_pct(self._context, self._window) if self._context else None,
+            cost_usd=self._cost,
+        )
+
+
+class _Tokens:
+    """Four counts, added and compared field by field."""
+
+    def __init__(self, fresh: int = 0, output: int = 0, cache_creation: int = 0, cache_read: int = 0) -> None:
+        self.fresh = fresh
+        self.output = output
+        self.cache_creation = cache_creation
+        self.cache_read = cache_read
+
+    @property
+    def prompt(self) -> int:
+        return self.fresh + self.cache_creation + self.cache_read
+
+    def plus(self, other: "_Tokens") -> "_Tokens":
+        return _Tokens(*(mine + theirs for mine, theirs in zip(self._fields(), other._fields(), strict=True)))
+
+    def largest(self, other: "_Tokens") -> "_Tokens":
+        return _Tokens(*map(max, self._fields(), other._fields()))
+
+    def _fields(self) -> tuple[int, int, int, int]:
+        return self.fresh, self.output, self.cache_creation, self.cache_read
+
+
+def _blocks(content: object) -> Sequence[Mapping[str, object]]:
+    """Content is a string or a list of blocks; both are read as blocks."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [jsonline.mapping(block) for block in jsonline.sequence(content)]
+
+
+def _spoken(tag: Tag, value: object) -> list[Event]:
+    said = jsonline.text(value)
+    return [Text(tag, said)] if said.strip() else []
+
+
+def _denial(item: object) -> Denial:
+    denial = jsonline.mapping(item)
+    return Denial(
+        jsonline.text(denial.get("tool_use_id")),
+        jsonline.text(denial.get("tool_name")),
+        jsonline.mapping(denial.get("tool_input")),
+    )
+
+
+def _rate_limited(info: Mapping[str, object]) -> RateLimited:
+    resets_at = jsonline.count(info.get("resetsAt"))
+    if resets_at > _LATEST_RESET:
+        resets_at = 0
+    return RateLimited(
+        jsonline.text(info.get("status")),
+        float(resets_at) if resets_at else None,
+        jsonline.text(info.get("rateLimitType")),
+    )

@@ -1,0 +1,77 @@
+"""Money, tokens, time and thinking: sums and limits."""
+
+import pytest
+
+from ralph.budget import Limit, Limits, Meter, Reasoning, Spend, context_pct, thinking_budget
+from ralph.events import Usage
+
+HAIKU = ("haiku", "claude-haiku-4-5-20251001", "claude-haiku-5-5")
+SONNET = ("sonnet", "claude-sonnet-4-6", "claude-sonnet-5", "sonnet[1m]", "Claude-Sonnet-5")
+OPUS = ("opus", "claude-opus-4-6", "claude-opus-4-8")
+TABLE = [
+    *((model, tokens) for model in HAIKU for tokens in ((0, 4096, 8192, 16384),)),
+    *((model, tokens) for model in SONNET for tokens in ((0, 8192, 16384, 32768),)),
+    *((model, tokens) for model in OPUS for tokens in ((0, 4096, 8192, 16384),)),
+    ("claude-fable-5", (0, 4096, 8192, 16384)),
+]
+
+
+@pytest.mark.parametrize(("model", "tokens"), TABLE)
+def test_thinking_is_the_models_most_times_the_levels_share(model: str, tokens: tuple[int, ...]) -> None:
+    assert tuple(thinking_budget(model, level) for level in Reasoning) == tokens
+
+
+@pytest.mark.parametrize(
+    ("tokens", "window", "percent"),
+    [(0, 200_000, 0.0), (1264, 200_000, 0.6), (100_000, 200_000, 50.0), (500_000, 1_000_000, 50.0), (5, 0, 0.0)],
+)
+def test_context_is_a_share_of_the_window(tokens: int, window: int, percent: float) -> None:
+    assert context_pct(tokens, window) == percent
+
+
+def test_of_several_figures_of_a_session_the_last_stands() -> None:
+    meter = Meter().metered(Usage(total_tokens=10, cost_usd=0.25, context_pct=5.0))
+    meter = meter.metered(Usage(total_tokens=30, cost_usd=0.5, context_pct=7.5))
+    assert (meter.total, meter.context_pct) == (Spend(0.5, 30, costed=True), 7.5)
+
+
+def test_a_figure_that_is_not_told_stays_as_it_was() -> None:
+    meter = Meter().metered(Usage(total_tokens=10, cost_usd=0.25, context_pct=5.0)).metered(Usage())
+    assert (meter.total, meter.context_pct) == (Spend(0.25, 10, costed=True), 5.0)
+
+
+def test_sessions_add_up() -> None:
+    meter = Meter(before=Spend(1.0, 100, costed=True))
+    for _ in range(2):
+        meter = meter.next_session().metered(Usage(total_tokens=10, cost_usd=0.25))
+    assert (meter.total, meter.session) == (Spend(1.5, 120, costed=True), Spend(0.25, 10, costed=True))
+
+
+def test_a_new_session_has_no_context_yet() -> None:
+    assert Meter().metered(Usage(context_pct=5.0)).next_session().context_pct is None
+
+
+def test_without_any_figure_the_cost_is_unknown() -> None:
+    meter = Meter().metered(Usage(total_tokens=10)).next_session()
+    assert not meter.total.costed
+    assert meter.metered(Usage(cost_usd=0.0)).total.costed
+
+
+@pytest.mark.parametrize(
+    ("limits", "reached"),
+    [
+        (Limits(), None),
+        (Limits(iterations=4, duration=61.0, cost_usd=1.01, tokens=1001), None),
+        (Limits(iterations=3), Limit.ITERATIONS),
+        (Limits(duration=60.0), Limit.DURATION),
+        (Limits(cost_usd=1.0), Limit.COST),
+        (Limits(tokens=1000), Limit.TOKENS),
+        (Limits(iterations=3, duration=60.0, cost_usd=1.0, tokens=1000), Limit.ITERATIONS),
+    ],
+)
+def test_a_limit_is_reached_when_it_is_used_up(limits: Limits, reached: Limit | None) -> None:
+    assert limits.reached(iterations=3, elapsed=60.0, spend=Spend(1.0, 1000, costed=True)) is reached
+
+
+def test_a_limit_names_the_flag_that_raises_it() -> None:
+    assert [str(limit) for limit in Limit] == ["--max-iterations", "--duration", "--max-cost", "--max-tokens"]

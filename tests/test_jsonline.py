@@ -1,0 +1,117 @@
+"""JSON in and out: hostile values become nothing, and whatever goes out is one strict ASCII line."""
+
+import contextlib
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph import jsonline
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "{'a': 1}", "nothing", '{"a": 1} {"b": 2}', "[" * 100_000, "1" * 5000, '{"a": "\x01"}', "\ufeff{}"],
+    ids=["empty", "open", "quotes", "word", "two", "deep", "long number", "control", "byte order mark"],
+)
+def test_what_is_not_json_is_malformed(text: str) -> None:
+    with pytest.raises(jsonline.Malformed):
+        jsonline.decode(text)
+
+
+@given(st.text(st.characters()))
+def test_no_text_raises_anything_but_malformed(text: str) -> None:
+    with contextlib.suppress(jsonline.Malformed):
+        jsonline.decode(text)
+
+
+@pytest.mark.parametrize("depth", [100, 500, 800, 950, 5000])
+def test_what_can_be_decoded_can_be_encoded(depth: int) -> None:
+    text = "[" * depth + "]" * depth
+    try:
+        value = jsonline.decode(text)
+    except jsonline.Malformed:
+        return
+    assert jsonline.encode(value) == text
+
+
+@given(ANYTHING)
+def test_what_is_encoded_is_one_line_of_ascii(value: object) -> None:
+    line = jsonline.encode(value)
+    assert line.isascii()
+    assert "\n" not in line
+    assert "\r" not in line
+
+
+@given(ANYTHING)
+def test_what_is_encoded_is_json_for_the_strictest_reader(value: object) -> None:
+    json.loads(jsonline.encode(value), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def test_a_lone_surrogate_comes_back_as_it_was() -> None:
+    assert jsonline.encode("\ud800") == '"\\ud800"'
+    assert jsonline.decode(jsonline.encode({"a": "\udfff\u2028"})) == {"a": "\udfff\u2028"}
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (0, 0),
+        (7, 7),
+        (2**53 - 1, 2**53 - 1),
+        (2**53, 0),
+        pytest.param(10**400, 0, id="huge"),
+        (-1, 0),
+        (True, 0),
+        (1.5, 0),
+        ("7", 0),
+        (None, 0),
+    ],
+)
+def test_a_count_is_plausible_or_nothing(value: object, number: int) -> None:
+    assert jsonline.count(value) == number
+
+
+@pytest.mark.parametrize(
+    ("value", "amount"),
+    [
+        (0, 0.0),
+        (2, 2.0),
+        (0.25, 0.25),
+        (math.nan, None),
+        (math.inf, None),
+        (-math.inf, None),
+        (-0.01, None),
+        (1e9, None),
+        pytest.param(10**400, None, id="huge"),
+        pytest.param(-(10**400), None, id="hugely negative"),
+        (True, None),
+        ("1", None),
+        (None, None),
+        ([1], None),
+    ],
+)
+def test_an_amount_is_plausible_or_nothing(value: object, amount: float | None) -> None:
+    assert jsonline.amount(value) == amount
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", [1], True])
+def test_what_is_no_object_is_an_empty_one(value: object) -> None:
+    assert jsonline.mapping(value) == {}
+
+
+@pytest.mark.parametrize("value", [None, 1, "xy", {"a": 1}, True])
+def test_what_is_no_array_is_an_empty_one(value: object) -> None:
+    assert list(jsonline.sequence(value)) == []
+
+
+@pytest.mark.parametrize("value", [None, 1, ["x"], {"a": 1}, True])
+def test_what_is_no_text_is_an_empty_one(value: object) -> None:
+    assert jsonline.text(value) == ""

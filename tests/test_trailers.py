@@ -1,0 +1,107 @@
+"""The message of an iteration's commit, as git itself reads it back."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ralph.budget import Spend
+from ralph.gitrepo import open_repo
+from ralph.trailers import commit_message
+from ralph.verdict import Answer, Verdict
+from tests.support.git_repos import git
+
+SCISSORS = "# ------------------------ >8 ------------------------"
+RIGHT = {
+    "Ralph-Goal": "speed",
+    "Ralph-Run": "0123456789ab",
+    "Ralph-Iteration": "7",
+    "Ralph-Verdict": "CONTINUE",
+    "Ralph-Cost-USD": "0.30375",
+    "Ralph-Tokens": "1234",
+}
+HOSTILE = {
+    "a trailer": "Ralph-Run: evil",
+    "a block of trailers": "Did it.\n\nRalph-Run: evil\nRalph-Iteration: 99\n",
+    "a divider": "Ralph-Run: evil\n---\nmore",
+    "scissors": f"Ralph-Run: evil\n{SCISSORS}\nmore",
+    "a comment at the start": "# Heading\n\ntext",
+    "comments only": "# one\n# two",
+    "old conflicts": "Conflicts:\n\tREADME.md",
+    "a continuation": "text\n\n  Ralph-Run: evil",
+    "CRLF": "text\r\n\r\nRalph-Run: evil\r\n",
+    "only CR": "text\r\rRalph-Run: evil",
+    "NUL": "before\0after\0",
+    "signed off": "Signed-off-by: A <a@b>\n(cherry picked from commit 0123)",
+    "a patch": "diff --git a/x b/x\n--- a/x\n+++ b/x",
+    "mail": "From: evil\nSubject: evil\n\nbody",
+}
+
+
+def message(summary: str, *, spend: Spend | None = None, verdict: Verdict = Verdict.CONTINUE) -> str:
+    return commit_message(
+        goal="speed",
+        run="0123456789ab",
+        iteration=7,
+        answer=Answer(verdict, summary),
+        spend=spend or Spend(0.30375, 1234, costed=True),
+    )
+
+
+def parsed(text: str) -> dict[str, str]:
+    done = subprocess.run(
+        ["git", "interpret-trailers", "--parse"], input=text.encode(), capture_output=True, check=True
+    )
+    return dict(line.split(": ", 1) for line in done.stdout.decode("utf-8", "replace").splitlines())
+
+
+@pytest.mark.parametrize("summary", HOSTILE.values(), ids=HOSTILE)
+def test_a_summary_cannot_become_a_trailer(summary: str) -> None:
+    assert parsed(message(summary)) == RIGHT
+
+
+@pytest.mark.parametrize("summary", HOSTILE.values(), ids=HOSTILE)
+def test_a_committed_summary_cannot_become_a_trailer(repo: Path, summary: str) -> None:
+    open_repo(repo).commit_all(message(summary), repo / "goal.md")
+    told = git(repo, "log", "-1", "--format=%(trailers:only,unfold)")
+    assert dict(line.split(": ", 1) for line in told.splitlines()) == RIGHT
+
+
+def test_scissors_of_a_users_own_comment_character_cut_nothing(repo: Path) -> None:
+    git(repo, "config", "core.commentChar", ";")
+    open_repo(repo).commit_all(message("Ralph-Run: evil\n" + SCISSORS.replace("#", ";")), repo / "goal.md")
+    told = git(repo, "log", "-1", "--format=%(trailers:only,unfold)")
+    assert dict(line.split(": ", 1) for line in told.splitlines()) == RIGHT
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(["Ralph-Run: evil", "", "#", "---", SCISSORS, "text", "\t", "x: y", "\r"])))
+def test_no_mixture_of_lines_becomes_a_trailer(lines: list[str]) -> None:
+    assert parsed(message("\n".join(lines))) == RIGHT
+
+
+def test_the_summary_stands_in_the_body() -> None:
+    assert message("Did this.\n\n# And that").startswith(
+        "ralph: iteration 7\n\nDid this.\n\n# And that\n\nRalph-Goal: "
+    )
+
+
+def test_a_nul_would_end_the_message_and_is_dropped() -> None:
+    assert "\0" not in message("a\0b")
+
+
+def test_a_cost_that_nobody_told_is_unknown() -> None:
+    assert parsed(message("x", spend=Spend(0.0, 5)))["Ralph-Cost-USD"] == "unknown"
+
+
+def test_a_sum_of_floats_is_written_without_its_dust() -> None:
+    spend = sum([Spend(0.1, 1, costed=True)] * 3, Spend())
+    assert parsed(message("x", spend=spend))["Ralph-Cost-USD"] == "0.3"
+
+
+def test_a_claim_is_written_as_done() -> None:
+    assert parsed(message("DONE", verdict=Verdict.DONE))["Ralph-Verdict"] == "DONE"
