@@ -1,0 +1,90 @@
+"""The judge of DONE: the repository's own check, run by ralph itself."""
+
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.errors import UsageError
+from ralph.excerpt import Excerpt
+from ralph.process import Child, StartError
+from ralph.quantities import format_duration
+
+_CANNOT_START = 127
+_POLL = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What proves a goal, and how long it may take; `script` is the repository's own, in its protected version."""
+
+    argv: tuple[str, ...]
+    label: str
+    timeout: float
+    script: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What the check said; `exit_code` None: it ran out of time."""
+
+    exit_code: int | None
+    seconds: float
+    output: str
+
+
+def find_check(root: Path, command: str | None, *, timeout: float, path: str) -> Check | None:
+    """Choose the user's command, else `.ralph/check`, else none; what cannot run is refused before a cent is spent."""
+    script = root / ".ralph" / "check"
+    if command is not None:
+        return _command_check(root, command, timeout, path)
+    if not script.exists() and not script.is_symlink():
+        return None
+    if shutil.which(str(script)) is None:
+        raise UsageError(f"{script} is not executable", "make it so: chmod +x .ralph/check")
+    return Check((str(script),), ".ralph/check", timeout, script=True)
+
+
+def _command_check(root: Path, command: str, timeout: float, path: str) -> Check:
+    try:
+        argv = shlex.split(command)
+    except ValueError as fault:
+        raise UsageError(f"the check {command!r} cannot be split into words: {fault}") from fault
+    if not argv:
+        raise UsageError("the check is empty", "leave it out, or say --no-check")
+    if shutil.which(str(root / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
+        raise UsageError(
+            f"the check's command {argv[0]!r} was not found, or is not executable",
+            "it is split into words and run without a shell",
+        )
+    return Check(tuple(argv), command, timeout, script=False)
+
+
+def run_check(
+    check: Check, *, root: Path, environment: Mapping[str, str], log: Path, stop_requested: Callable[[], bool]
+) -> CheckReport:
+    """Run the check with the repository root as working directory; its whole output goes to `log`."""
+    started = time.monotonic()
+    excerpt = Excerpt()
+    timed_out = False
+    try:
+        with Child(check.argv, cwd=root, environment=environment, stdout_log=log, stderr_log=None) as child:
+            while (lines := child.read(_POLL)) is not None:
+                for line in lines:
+                    excerpt.feed(
+                        line + b"\n" if isinstance(line, bytes) else f"[a line of {line.size} bytes]\n".encode()
+                    )
+                if not timed_out and (time.monotonic() - started > check.timeout or stop_requested()):
+                    timed_out = True
+                    child.stop()
+            exit_code = child.exit_code
+    except StartError as error:
+        return CheckReport(_CANNOT_START, time.monotonic() - started, f"{error.message}\n")
+    seconds = time.monotonic() - started
+    if timed_out:
+        return CheckReport(
+            None, seconds, f"{excerpt.text()}\n[stopped after {format_duration(seconds)}: the check's time limit]\n"
+        )
+    return CheckReport(exit_code, seconds, excerpt.text())

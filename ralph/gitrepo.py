@@ -1,0 +1,267 @@
+"""The one door to git: GitPython's command wrapper with hooks, fsmonitor, signing and prompts off.
+
+`Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.
+"""
+
+import contextlib
+import fnmatch
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import git
+
+from ralph.errors import RepoError, UsageError
+
+_GUARDS = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
+    "-c", "core.fsync=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
+    "-c", "core.quotePath=false",
+)  # fmt: skip
+# core.fsync: git 2.39 commits without a single fsync otherwise, and a finished iteration is its commit.
+
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",  # not ext::, which runs a command
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "true",
+    "LC_ALL": "C",
+}
+
+FALLBACK_IDENTITY = "ralph <ralph@localhost>"
+_LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
+
+_SECRETS = (
+    ".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
+    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", ".pypirc", ".git-credentials", "credentials.json",
+)  # fmt: skip
+_NOT_SECRET = (".env.example", ".env.sample", ".env.template", "*.pub")
+
+
+def looks_secret(path: str) -> bool:
+    """Tell by its name whether a file is likely to hold a secret."""
+    name = path.rsplit("/", 1)[-1].lower()
+    return not _matches(name, _NOT_SECRET) and _matches(name, _SECRETS)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit, and what it left out: files that look like secrets, and repositories inside this one."""
+
+    sha: str
+    left_out: tuple[str, ...]
+    nested: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repo:
+    """A working tree; without an identity of its own it commits under ralph's."""
+
+    root: Path
+    git_dir: Path
+    has_identity: bool
+
+    def head(self) -> str | None:
+        """The commit that HEAD is at; None in a repository without any."""
+        status, out, _ = _run(self.root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return out.strip() if status == 0 else None
+
+    def branch(self) -> str:
+        """The current branch; empty when HEAD is detached."""
+        head = (self.git_dir / "HEAD").read_text("utf-8", "replace").strip()
+        return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
+
+    def hold_branch(self, branch: str) -> bool:
+        """Put HEAD back on `branch` if it was moved off, leaving index and files as they are; tell whether it was."""
+        if not branch or self.branch() == branch:
+            return False
+        _git(self.root, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        return True
+
+    def switch(self, branch: str) -> None:
+        """Check `branch` out, creating it at HEAD (or from its remote namesake) if it does not exist."""
+        if self.branch() == branch:
+            return
+        if self.head() is None:
+            _git(self.root, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        elif self._exists(f"refs/heads/{branch}"):
+            _git(self.root, "switch", "--quiet", "--end-of-options", branch)
+        elif self._exists(f"refs/remotes/origin/{branch}"):
+            _git(self.root, "switch", "--quiet", "--create", branch, "--track", f"refs/remotes/origin/{branch}")
+        else:
+            _git(self.root, "switch", "--quiet", "--create", branch)
+
+    def dirty_paths(self, goal: Path) -> list[str]:
+        """What is changed or untracked, apart from the goal file, `.ralph/` and untracked secrets."""
+        dirty: list[str] = []
+        for entry in self._list("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"):
+            kind, path = entry[:2], entry[3:]
+            if not self._is_ours(path, goal) and not (kind == "??" and looks_secret(path)):
+                dirty.append(path)
+        return dirty
+
+    def commit_all(self, message: str, goal: Path) -> Committed:
+        """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`."""
+        untracked = self._list("ls-files", "--others", "--exclude-standard", "-z")
+        ours = [path for path in untracked if self._is_ours(path, goal)]
+        secrets = [path for path in untracked if looks_secret(path) and path not in ours]
+        nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
+        if left_out := [*ours, *secrets, *nested]:
+            wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
+            paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
+            _git(self.root, "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
+        else:
+            _git(self.root, "add", "--all", "--", ":(top)")
+        lent = () if self.has_identity else _LENT_IDENTITY
+        options = ("--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
+        _git(self.root, *lent, "commit", *options, said=message.encode("utf-8", "replace"))
+        head = self.head()
+        if head is None:
+            raise RepoError(f"git committed in {self.root}, but HEAD names no commit")
+        return Committed(head, tuple(secrets), tuple(nested))
+
+    def exclude(self, patterns: Sequence[str]) -> None:
+        """Keep `patterns` out of every commit, in this repository alone."""
+        path = Path(_git(self.root, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude").strip())
+        present = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+        if missing := [pattern for pattern in patterns if pattern not in present.splitlines()]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            joint = "" if not present or present.endswith("\n") else "\n"
+            with path.open("a", encoding="utf-8") as file:
+                file.write(joint + "".join(f"{pattern}\n" for pattern in missing))
+
+    def _is_ours(self, path: str, goal: Path) -> bool:
+        return path.split("/", 1)[0] == ".ralph" or self.root / path == goal.parent.resolve() / goal.name
+
+    def _list(self, *args: str) -> list[str]:
+        return [entry for entry in _git(self.root, *args).split("\0") if entry]
+
+    def _exists(self, ref: str) -> bool:
+        return _run(self.root, "show-ref", "--verify", "--quiet", ref)[0] == 0
+
+
+def require_branch_name(branch: str) -> None:
+    """Refuse what git would not take for the name of a branch."""
+    if _run(Path.cwd(), "check-ref-format", "--branch", branch)[0] != 0:
+        raise UsageError(f"{branch!r} is not a branch name")
+
+
+def open_repo(path: Path) -> Repo:
+    """Find the working tree that `path` stands in."""
+    status, out, err = _run(path, "rev-parse", "--path-format=absolute", "--show-toplevel")
+    if status != 0:
+        if "not a git repository" in err:
+            raise UsageError(f"{path} is not in a git repository", "run `git init` there, or name one with --repo")
+        if "must be run in a work tree" in err:
+            raise UsageError(
+                f"{path} is a git repository without a working tree", "name it with --repo: ralph works in a clone"
+            )
+        raise UsageError(f"git refuses {path}: {_last_line(err)}")
+    root = Path(out.removesuffix("\n"))
+    git_dir = Path(_git(root, "rev-parse", "--absolute-git-dir").removesuffix("\n"))
+    # useConfigOnly: without it git invents an identity from the host's name
+    has_identity = _run(root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")[0] == 0
+    return Repo(root, git_dir, has_identity)
+
+
+def clone_path(base: Path, url: str, goal: str) -> Path:
+    """Where the clone of `url` for `goal` stands."""
+    if (local := local_path(url)) is not None:
+        digest = hashlib.sha256(os.fsencode(local.resolve())).hexdigest()[:8]
+        return base / "local" / f"{_safe(local.resolve().name)}-{digest}" / goal
+    match = re.fullmatch(r"(?:[a-z+]+://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[:/]+(.*?)(?:\.git)?/*", url)
+    if match is None:
+        raise UsageError(f"{url!r} names no repository", "give a URL, or the path of a repository")
+    return base.joinpath(_safe(match[1]), *map(_safe, filter(None, match[2].split("/"))), goal)
+
+
+def local_path(url: str) -> Path | None:
+    """The path that `url` is, or None if it is an address."""
+    if url.startswith("file://"):
+        return Path(url.removeprefix("file://"))
+    return None if "://" in url or re.match(r"[^/]+:", url) else Path(url).expanduser().absolute()
+
+
+def clone(url: str, destination: Path, branch: str) -> Repo:
+    """Clone `url`, or take up the clone that is already there, and stand on `branch`."""
+    if not destination.exists():
+        local = local_path(url)
+        source = url if local is None else str(open_repo_or_bare(local))
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
+        try:
+            status, _, err = _run(destination.parent, "clone", "--quiet", "--", source, str(staging / "clone"))
+            if status != 0:
+                raise RepoError(f"cannot clone {url}: {_last_line(err)}", f"check access with: git ls-remote {url}")
+            (staging / "clone").rename(destination)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    repo = open_repo(destination)
+    if repo.root != destination.resolve():
+        raise RepoError(f"{destination} is there, but is no clone", "move it away, and run this again")
+    repo.switch(branch)
+    return repo
+
+
+def open_repo_or_bare(path: Path) -> Path:
+    """Name the repository at `path`, with or without a working tree."""
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a directory", "give --repo a URL, or the path of a repository")
+    status, out, err = _run(path, "rev-parse", "--absolute-git-dir")
+    if status != 0:
+        raise UsageError(f"{path} is not a git repository: {_last_line(err)}")
+    return Path(out.strip())
+
+
+def _safe(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") or "repository"
+
+
+def _git(root: Path, *args: str, said: bytes | None = None) -> str:
+    status, out, err = _run(root, *args, said=said)
+    if status != 0:
+        verb = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+        raise RepoError(f"git {verb} failed in {root}: {_last_line(err) or f'exit {status}'}")
+    return out
+
+
+def _run(root: Path, *args: str, said: bytes | None = None) -> tuple[int, str, str]:
+    """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
+    with contextlib.ExitStack() as stack:
+        stdin = None
+        if said is not None:
+            stdin = stack.enter_context(tempfile.TemporaryFile())
+            stdin.write(said)
+            stdin.seek(0)
+        try:
+            outcome = git.Git().execute(
+                # -C, because GitPython works in the current directory where the one it is given does not exist
+                ["git", "-C", str(root), *_GUARDS, *args],
+                istream=cast("None", stdin),  # declared for int or BinaryIO; a TemporaryFile is one
+                with_extended_output=True,
+                with_exceptions=False,
+                strip_newline_in_stdout=False,
+                env=cast("Mapping[str, str]", _ENVIRONMENT),
+                start_new_session=True,
+            )
+        except git.GitCommandNotFound as error:
+            raise UsageError(
+                f"cannot run git in {root}: {error.stderr.strip() or 'not found'}", "install git, or check the path"
+            ) from error
+        return outcome
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (fatal or lines or [""])[-1]

@@ -1,0 +1,333 @@
+"""The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
+
+$RALPH_DIR/runs/<repo key>/.lock, .archive/
+$RALPH_DIR/runs/<repo key>/<goal>/{run.json, progress.jsonl, events.ndjson, result.json, snapshot/, logs/<agent>/}
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from ralph import jsonline
+from ralph.budget import Spend
+from ralph.errors import StateError, UsageError
+from ralph.events import Stamped, stamped_to_json
+from ralph.history import History, Iteration
+from ralph.run import CheckRecord, Run, RunResult
+from ralph.verdict import Verdict
+
+VERSION = 1
+
+
+def repo_key(root: Path) -> str:
+    """Name a working tree: readable, and unique to its path."""
+    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', root.resolve().name) or 'root'}-{digest}"
+
+
+class RepoLock:
+    """At most one run works in a tree. The kernel drops the lock with its owner, however that ends."""
+
+    def __init__(self, directory: Path, goal: str) -> None:
+        self._path = directory / ".lock"  # no goal is called that: names have no dot
+        self._goal = goal
+        self._file: BinaryIO | None = None
+
+    def probe(self) -> None:
+        """Refuse if another run holds the lock, without leaving a trace."""
+        if self._path.exists():
+            with self:
+                pass
+
+    def __enter__(self) -> "RepoLock":
+        make_private_directory(self._path.parent)
+        file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = jsonline.mapping(_decoded(file.read()))
+            file.close()
+            raise UsageError(
+                f"another run works in this repository: goal {owner.get('goal', '?')}, process {owner.get('pid', '?')}"
+                f" on {owner.get('host', '?')}",
+                "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
+            ) from None
+        file.truncate(0)
+        file.write(jsonline.encode({"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}).encode())
+        self._file = file
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _decoded(data: bytes) -> object:
+    with contextlib.suppress(jsonline.Malformed):
+        return jsonline.decode(data.decode("utf-8", "replace"))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Where one session's raw output goes."""
+
+    stdout: Path
+    stderr: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What the run directory knows of the last run of a goal; `exit_code` None: it never said how it ended."""
+
+    run: Run
+    goal_path: str
+    goal_digest: str
+    exit_code: int | None
+
+    @property
+    def finished(self) -> bool:
+        return self.exit_code == 0
+
+
+class Journal:
+    """The run directory of one goal."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._events: BinaryIO | None = None
+        self._seq = 0
+
+    @property
+    def snapshot(self) -> Path:
+        return self.directory / "snapshot"
+
+    @property
+    def undone(self) -> Path:
+        return self.directory / "undone"
+
+    @property
+    def logs(self) -> Path:
+        return self.directory / "logs"
+
+    def load(self) -> Saved | None:
+        """Read the last run of this goal, if there is one."""
+        path = self.directory / "run.json"
+        try:
+            document = jsonline.mapping(jsonline.decode(path.read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, jsonline.Malformed) as error:
+            raise StateError(f"{path} cannot be read: {error}", "move it aside, or start anew with --fresh") from error
+        if jsonline.count(document.get("version")) != VERSION:
+            raise StateError(
+                f"{path} is of version {document.get('version')!r}; this ralph knows version {VERSION}",
+                "use the ralph that wrote it, or start anew with --fresh",
+            )
+        exit_code = document.get("exit_code")
+        return Saved(
+            _run_from(document, self._progress()),
+            jsonline.text(document.get("goal_path")),
+            jsonline.text(document.get("goal_digest")),
+            exit_code if isinstance(exit_code, int) else None,
+        )
+
+    def archive(self, saved_id: str) -> Path | None:
+        """Move the last run aside, whole; nothing is ever wiped."""
+        if not self.directory.exists():
+            return None
+        target = self.directory.parent / ".archive" / f"{self.directory.name}-{saved_id or 'unknown'}"
+        number = 0
+        while target.exists():
+            number += 1
+            target = target.with_name(f"{self.directory.name}-{saved_id or 'unknown'}-{number}")
+        make_private_directory(target.parent)
+        self.directory.rename(target)
+        return target
+
+    def open(self) -> None:
+        """Make the directory ready to be written; numbering of events goes on where it ended."""
+        make_private_directory(self.directory)
+        make_private_directory(self.logs)
+        path = self.directory / "events.ndjson"
+        self._seq = _last_seq(path)
+        self._events = _append(path)
+
+    def close(self) -> None:
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def write_event(self, stamped: Stamped) -> str:
+        """Journal one event; return the line."""
+        line = jsonline.encode(stamped_to_json(stamped))
+        if self._events is not None:
+            _write_line(self._events, line)
+        return line
+
+    def log_files(self, agent: str, mode: str, iteration: int, at: str) -> LogFiles:
+        """Name the raw logs of a session that is about to start."""
+        directory = self.logs / agent
+        make_private_directory(directory)
+        stem = f"{re.sub(r'[:.]', '', at)}-{mode}-{self.directory.name}-{iteration}"
+        return LogFiles(directory / f"{stem}.ndjson", directory / f"{stem}.stderr")
+
+    def record(self, iteration: Iteration) -> None:
+        """Append a finished iteration to the progress; its commit exists already."""
+        with _append(self.directory / "progress.jsonl") as file:
+            _write_line(file, jsonline.encode({"iteration": iteration.number, **_without(asdict(iteration), "number")}))
+            os.fsync(file.fileno())
+
+    def save(self, run: Run, *, goal_path: Path, goal_digest: str, exit_code: int | None = None) -> None:
+        """Write where the run stands; atomically, so that the file is the old one or the new one."""
+        document = {
+            "version": VERSION,
+            "run": run.id,
+            "goal": run.goal,
+            "goal_path": str(goal_path),
+            "goal_digest": goal_digest,
+            "branch": run.branch,
+            "base": run.base,
+            "spend": asdict(run.spend),
+            "failures": run.failures,
+            "failed": run.failed,
+            "check": None if run.check is None else asdict(run.check),
+            "notes": list(run.notes),
+            "exit_code": exit_code,
+        }
+        replace_file(self.directory / "run.json", jsonline.encode(document) + "\n")
+
+    def write_result(self, result: RunResult, head: str | None) -> None:
+        run = result.run
+        document = {
+            "version": VERSION,
+            "goal": run.goal,
+            "exit_code": result.exit_code,
+            "reason": result.reason,
+            "proven": result.proven,
+            "iterations": len(run.history.iterations),
+            "cost_usd": run.spend.cost_usd if run.spend.costed else None,
+            "tokens": run.spend.tokens,
+            "base": run.base,
+            "head": head,
+        }
+        replace_file(self.directory / "result.json", jsonline.encode(document) + "\n")
+
+    def _progress(self) -> History:
+        """Read the finished iterations; a torn last line is tolerated."""
+        history = History()
+        try:
+            content = (self.directory / "progress.jsonl").read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return history
+        for line in content.split("\n"):
+            with contextlib.suppress(jsonline.Malformed, ValueError):
+                entry = jsonline.mapping(jsonline.decode(line))
+                history = history.after(
+                    Iteration(
+                        jsonline.count(entry.get("iteration")),
+                        jsonline.text(entry.get("at")),
+                        jsonline.text(entry.get("summary")),
+                        jsonline.text(entry.get("commit")),
+                        Verdict(jsonline.text(entry.get("verdict"))),
+                    )
+                )
+        return history
+
+
+def _run_from(document: Mapping[str, object], history: History) -> Run:
+    spend = jsonline.mapping(document.get("spend"))
+    check = jsonline.mapping(document.get("check"))
+    exit_code = check.get("exit_code")
+    return Run(
+        id=jsonline.text(document.get("run")),
+        goal=jsonline.text(document.get("goal")),
+        branch=jsonline.text(document.get("branch")),
+        base=jsonline.text(document.get("base")) or None,
+        history=history,
+        spend=Spend(
+            jsonline.amount(spend.get("cost_usd")) or 0.0,
+            jsonline.count(spend.get("tokens")),
+            spend.get("costed") is True,
+        ),
+        failures=jsonline.count(document.get("failures")),
+        failed=jsonline.count(document.get("failed")),
+        check=CheckRecord(
+            jsonline.count(check.get("iteration")),
+            exit_code if isinstance(exit_code, int) else None,
+            jsonline.text(check.get("output")),
+        )
+        if check
+        else None,
+        notes=tuple(jsonline.text(note) for note in jsonline.sequence(document.get("notes"))),
+    )
+
+
+def _without(document: dict[str, object], name: str) -> dict[str, object]:
+    return {key: value for key, value in document.items() if key != name}
+
+
+def _last_seq(path: Path) -> int:
+    """The number of the last event on disk, looked for from the file's end."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return 0
+    length = 65536
+    while True:
+        with path.open("rb") as file:
+            file.seek(max(0, size - length))
+            lines = file.read().split(b"\n")
+        numbers = [jsonline.count(jsonline.mapping(_decoded(line)).get("seq")) for line in lines]
+        if any(numbers) or length >= size:
+            return max(numbers, default=0)
+        length *= 16
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory, and those above it, that only the user can enter."""
+    if not path.parent.exists():
+        make_private_directory(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
+    """Write a whole file so that a crash leaves the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode("utf-8", "replace"))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _append(path: Path) -> BinaryIO:
+    """Open for appending; a torn last line is closed first, so that the next one stands alone."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a+b", buffering=0)
+    if file.seek(0, os.SEEK_END) > 0:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            file.write(b"\n")
+    return file
+
+
+def _write_line(file: BinaryIO, line: str) -> None:
+    """One write a line; a short one (a full disk gives no error for it) is carried on until the error comes."""
+    rest = memoryview(line.encode() + b"\n")
+    while rest:
+        rest = rest[file.write(rest) :]

@@ -1,0 +1,108 @@
+"""Finds and renders the prompt templates: strictly, in a sandbox. Goal and quotes are variables, never templates."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+import jinja2.sandbox
+
+from ralph.errors import RalphError
+from ralph.excerpt import both_ends
+from ralph.goal import Goal
+from ralph.run import Run
+
+RECENT = 10
+"""Iterations quoted verbatim."""
+
+_LONGEST_SUMMARY = 4000
+_LONGEST_QUOTE = 12_000
+
+
+class PromptError(RalphError):
+    """A template cannot be rendered."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Templates by file name: those of the project first, then those that ship with ralph."""
+
+    overrides: Path | None = None
+
+    def worker(self, goal: Goal, run: Run, *, root: Path, check: str, shrunk: bool = False) -> str:
+        """What a worker session is told; `shrunk` keeps only what a too long prompt must not lose."""
+        recent = run.history.recent(2 if shrunk else RECENT)
+        red = run.check is not None and not run.check.passed
+        return self._render(
+            "worker.md.j2",
+            {
+                "title": goal.title,
+                "goal": goal.text,
+                "iteration": run.iteration,
+                "has_agents_md": (root / "AGENTS.md").is_file(),
+                "recent": [
+                    {
+                        "number": item.number,
+                        "verdict": str(item.verdict),
+                        "summary": both_ends(item.summary, _LONGEST_SUMMARY),
+                    }
+                    for item in recent
+                ],
+                "left_out": len(run.history.iterations) - len(recent),
+                "notes": [both_ends(note, _LONGEST_QUOTE) for note in run.notes],
+                "check": check,
+                "check_output": both_ends(run.check.output, 2000 if shrunk else _LONGEST_QUOTE)
+                if red and run.check
+                else "",
+                "check_exit_code": run.check.exit_code if red and run.check else None,
+                "check_red": red,
+            },
+        )
+
+    def _render(self, name: str, variables: Mapping[str, object]) -> str:
+        folders = [str(folder) for folder in (self.overrides, _shipped()) if folder is not None]
+        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+            loader=jinja2.FileSystemLoader(folders),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            autoescape=False,
+        )
+        environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType] - jinja2 does not type it
+        try:
+            template = environment.get_template(name)
+            rendered = template.render(variables)
+        except (
+            jinja2.TemplateError,
+            UnicodeDecodeError,
+            OSError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
+            where = f"{self.overrides / name}: " if self.overrides and (self.overrides / name).exists() else f"{name}: "
+            raise PromptError(
+                f"{where}the template cannot be rendered: {error}", "see the template that ships with ralph"
+            ) from error
+        if rendered.lstrip().startswith("/"):
+            # Claude Code takes `/word` at the start for a slash command: success, and not one call to the model.
+            raise PromptError(f"{name}: a prompt must not start with a slash")
+        return rendered
+
+
+def _shipped() -> Path:
+    """The templates of the wheel, else those of the checkout."""
+    packaged = Path(__file__).parent / "_prompts"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "prompts"
+
+
+def fenced(text: str) -> str:
+    """Quote a text so that nothing in it can close the quote."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text.rstrip()}\n{fence}"

@@ -1,0 +1,379 @@
+"""All sources of settings, folded into one frozen `Settings` that knows where each value came from.
+
+The only module that reads the environment, `.env` and TOML files, and the only one that writes TOML.
+"""
+
+import difflib
+import io
+import os
+import shlex
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import dotenv
+import platformdirs
+import tomli_w
+
+from ralph.budget import Limits, Reasoning
+from ralph.errors import UsageError
+from ralph.quantities import parse_count, parse_duration, parse_money
+from ralph.runners import AGENTS
+
+PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
+WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
+
+Parser = Callable[[object], object]
+
+
+def _text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"{raw!r} is not text")
+    return raw.strip()
+
+
+def _word(raw: object) -> str:
+    if not _text(raw):
+        raise ValueError("it is empty")
+    return _text(raw)
+
+
+def _written(parse: Callable[[str], object]) -> Parser:
+    """Accept a number as if it had been written as text; a bool is no number."""
+
+    def parser(raw: object) -> object:
+        if isinstance(raw, bool) or not isinstance(raw, str | int | float):
+            raise ValueError(f"{raw!r} is not a plain value")
+        return parse(str(raw))
+
+    return parser
+
+
+def _choice(*choices: str) -> Parser:
+    words = [str(choice) for choice in choices]
+
+    def parser(raw: object) -> str:
+        word = "none" if raw is None else _text(raw)
+        if word not in words:
+            near = difflib.get_close_matches(word, words, n=1)
+            guess = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"{word!r} is not one of {', '.join(word for word in words if word)}{guess}")
+        return word
+
+    return parser
+
+
+def _flag(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if str(raw).strip().lower() not in words:
+        raise ValueError(f"{raw!r} is neither true nor false")
+    return words[str(raw).strip().lower()]
+
+
+def _list(split: Callable[[str], Sequence[str]]) -> Parser:
+    def parser(raw: object) -> tuple[str, ...]:
+        items = list(split(raw)) if isinstance(raw, str) else raw
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in cast("list[object]", items)):
+            raise ValueError(f"{raw!r} is not a list of words")
+        return tuple(item.strip() for item in cast("list[str]", items) if item.strip())
+
+    return parser
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting: how its text is read, what it is unless said, and whether a repository may set it."""
+
+    parse: Parser
+    default: object = None
+    guarded: bool = False
+    """It runs code or concerns secrets: a repository's own files do not decide it."""
+
+
+KEYS: Mapping[str, Key] = {
+    "agent": Key(_choice(*AGENTS), "claude"),
+    "model": Key(_word, "sonnet"),
+    "reasoning": Key(_choice(*Reasoning), "med"),
+    "max_iterations": Key(_written(parse_count)),
+    "duration": Key(_written(parse_duration)),
+    "max_cost": Key(_written(parse_money)),
+    "max_tokens": Key(_written(parse_count)),
+    "iteration_timeout": Key(_written(parse_duration), "1h"),
+    "idle_timeout": Key(_written(parse_duration), "10m"),
+    "check": Key(_text),
+    "check_timeout": Key(_written(parse_duration), "30m"),
+    "require_check": Key(_flag, False),
+    "on_denial": Key(_choice("stop", "continue"), "stop"),
+    "failures": Key(_written(parse_count), 3),
+    "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
+    "modes.worker.system_prompt_file": Key(_text, ""),
+    "agents.claude.path": Key(_text, "", guarded=True),
+    "agents.claude.permission_mode": Key(_choice(*PERMISSION_MODES), ""),
+    "agents.claude.auth": Key(_choice("login", "api-key"), "login", guarded=True),
+    "agents.claude.project_settings": Key(_flag, True),
+    "agents.claude.max_retries": Key(_written(lambda text: 0 if text.strip() == "0" else parse_count(text)), 3),
+    "agents.claude.extra_args": Key(_list(shlex.split), [], guarded=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting as it was written, as it was read, and where it stood."""
+
+    written: object
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeSettings:
+    path: str
+    permission_mode: str
+    auth: str
+    project_settings: bool
+    max_retries: int
+    extra_args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every value in force."""
+
+    agent: str
+    model: str
+    reasoning: Reasoning
+    limits: Limits
+    iteration_timeout: float
+    idle_timeout: float
+    check: str | None
+    check_timeout: float
+    require_check: bool
+    on_denial: str
+    failures: int
+    worker_tools: tuple[str, ...]
+    worker_system_prompt_file: str
+    claude: ClaudeSettings
+    values: Mapping[str, Value]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place where settings stand; `trusted` is the user's own word."""
+
+    name: str
+    entries: Mapping[str, object]
+    trusted: bool = True
+
+
+@dataclass(slots=True)
+class _Collected:
+    """What the sources say, and what is wrong with it; one fault does not hide another."""
+
+    values: dict[str, Value] = field(default_factory=dict[str, Value])
+    faults: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+
+    def add(self, source: Source) -> None:
+        for name, written in source.entries.items():
+            key = KEYS.get(name)
+            if key is None:
+                near = difflib.get_close_matches(name, KEYS, n=1)
+                self.faults.append(
+                    f"{source.name}: unknown key {name}" + (f" (did you mean {near[0]}?)" if near else "")
+                )
+            elif key.guarded and not source.trusted:
+                self.notes.append(
+                    f"{source.name}: {name} ignored: a repository does not decide it; `ralph config set {name} …` does"
+                )
+            else:
+                try:
+                    self.values[name] = Value(written, key.parse(written), source.name)
+                except ValueError as fault:
+                    self.faults.append(f"{source.name}: {name}: {fault}")
+
+
+_GIT_REDIRECTIONS = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
+)  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    """The environment ralph was started with, less what would point git (started from a hook, say) at another tree."""
+    for name in _GIT_REDIRECTIONS:
+        os.environ.pop(name, None)
+    return dict(os.environ)
+
+
+def ralph_dir(env: Mapping[str, str]) -> Path:
+    """Where runs and clones are kept."""
+    own = env.get("RALPH_DIR", "").strip()
+    return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
+
+
+def user_config() -> Path:
+    return platformdirs.user_config_path("ralph") / "config.toml"
+
+
+def project_config(root: Path) -> Path:
+    return root / ".ralph" / "config.toml"
+
+
+def load(
+    *,
+    env: Mapping[str, str],
+    root: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    front_matter: Mapping[str, object] | None = None,
+    goal: Path | None = None,
+) -> Settings:
+    """Fold all sources, weakest first, or name every fault at once."""
+    collected = _Collected()
+    collected.add(Source("default", {name: key.default for name, key in KEYS.items() if key.default is not None}))
+    _add_toml(collected, user_config(), trusted=True)
+    if root is not None:
+        _add_toml(collected, project_config(root), trusted=False)
+        collected.add(Source(str(root / ".env"), _from_environment(_dotenv(root / ".env", collected)), trusted=False))
+    wanted = {name: value for name, value in (front_matter or {}).items() if name in KEYS}
+    collected.add(Source(str(goal or "goal"), wanted))
+    collected.add(Source("environment", _from_environment(env)))
+    collected.add(Source("flag", flags or {}))
+    if collected.faults:
+        raise UsageError(
+            "invalid settings:\n" + "\n".join(f"  {fault}" for fault in collected.faults),
+            "`ralph config` lists every key",
+        )
+    return _settings(collected)
+
+
+def _settings(collected: _Collected) -> Settings:
+    def get(name: str) -> object:
+        return collected.values[name].value if name in collected.values else None
+
+    return Settings(
+        agent=cast("str", get("agent")),
+        model=cast("str", get("model")),
+        reasoning=Reasoning(cast("str", get("reasoning"))),
+        limits=Limits(
+            cast("int | None", get("max_iterations")),
+            cast("float | None", get("duration")),
+            cast("float | None", get("max_cost")),
+            cast("int | None", get("max_tokens")),
+        ),
+        iteration_timeout=cast("float", get("iteration_timeout")),
+        idle_timeout=cast("float", get("idle_timeout")),
+        check=cast("str | None", get("check")) or None,
+        check_timeout=cast("float", get("check_timeout")),
+        require_check=cast("bool", get("require_check")),
+        on_denial=cast("str", get("on_denial")),
+        failures=cast("int", get("failures")),
+        worker_tools=cast("tuple[str, ...]", get("modes.worker.tools")),
+        worker_system_prompt_file=cast("str", get("modes.worker.system_prompt_file")),
+        claude=ClaudeSettings(
+            path=cast("str", get("agents.claude.path")),
+            permission_mode=cast("str", get("agents.claude.permission_mode")),
+            auth=cast("str", get("agents.claude.auth")),
+            project_settings=cast("bool", get("agents.claude.project_settings")),
+            max_retries=cast("int", get("agents.claude.max_retries")),
+            extra_args=cast("tuple[str, ...]", get("agents.claude.extra_args")),
+        ),
+        values=collected.values,
+        notes=tuple(collected.notes),
+    )
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, object]:
+    """Pick the settings out of `RALPH_*` names; the empty text is no setting, as in most shells' habits."""
+    names = {"RALPH_" + name.upper().replace(".", "_"): name for name in KEYS}
+    return {names[variable]: value for variable, value in env.items() if variable in names and value.strip()}
+
+
+def _dotenv(path: Path, collected: _Collected) -> dict[str, str]:
+    try:
+        content = path.read_text("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        collected.faults.append(f"{path}: cannot be read: {error.strerror}")
+        return {}
+    # Without interpolation: `.env` is data, and must not pull other variables of ours into a setting.
+    values = dotenv.dotenv_values(stream=io.StringIO(content), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _add_toml(collected: _Collected, path: Path, *, trusted: bool) -> None:
+    try:
+        collected.add(Source(str(path), _flattened(_read_toml(path)), trusted))
+    except UsageError as error:
+        collected.faults.append(error.message)
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not TOML: {error}") from error
+
+
+def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in table.items():
+        if isinstance(value, dict) and prefix + name not in KEYS:
+            flat |= _flattened(cast("dict[str, object]", value), f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def set_value(path: Path, name: str, written: str) -> str:
+    """Write one setting into a TOML file; return a note about what was kept aside, if anything was."""
+    key = KEYS.get(name)
+    if key is None:
+        near = difflib.get_close_matches(name, KEYS, n=1)
+        raise UsageError(
+            f"unknown key {name}" + (f" (did you mean {near[0]}?)" if near else ""), "`ralph config` lists every key"
+        )
+    try:
+        value = key.parse(written)
+    except ValueError as fault:
+        raise UsageError(f"{name}: {fault}") from fault
+    table = _read_toml(path)
+    *parents, last = name.split(".")
+    inner = table
+    for parent in parents:
+        inner = cast("dict[str, object]", inner.setdefault(parent, {}))
+        if not isinstance(inner, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - the file is the user's
+            raise UsageError(f"{path}: {parent} is not a table", f"make it one, then set {name} again")
+    inner[last] = (
+        list(cast("tuple[str, ...]", value))
+        if isinstance(value, tuple)
+        else value
+        if isinstance(value, bool | int)
+        else written
+    )
+    return _replace_file(path, tomli_w.dumps(table))
+
+
+def _replace_file(path: Path, content: str) -> str:
+    note = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.read_text("utf-8") if path.exists() else ""
+        if "#" in before:
+            kept = path.with_name(path.name + ".bak")
+            kept.write_text(before, "utf-8")
+            note = f"comments are not carried over: the file as it was is {kept}"
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(content, "utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    return note

@@ -1,0 +1,472 @@
+"""The door to git, on real repositories."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ralph.errors import RepoError, UsageError
+from ralph.gitrepo import clone, clone_path, looks_secret, open_repo, require_branch_name
+from tests.support.git_repos import EMAIL, commit_all, git, make_repo
+
+WEIRD = [
+    "new\nline", "-leading-dash", '"quoted"', "'single'", " spaces ", "tab\there", "ünï", ":(top)magic", "*", "a\\b",
+]  # fmt: skip
+NOT_UTF8 = b"bytes-\xff\xfe"
+
+
+def names(path: Path, revision: str = "HEAD") -> set[str]:
+    listed = subprocess.run(["git", "ls-tree", "-r", "-z", "--name-only", revision], cwd=path, capture_output=True)
+    return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
+
+
+def write(root: Path, *files: str) -> None:
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+# Opening
+
+
+def test_a_repository_is_found_from_below(repo: Path) -> None:
+    (repo / "deep" / "down").mkdir(parents=True)
+    found = open_repo(repo / "deep" / "down")
+    assert (found.root, found.git_dir, found.has_identity) == (repo, repo / ".git", True)
+    assert (found.branch(), found.head()) == ("main", git(repo, "rev-parse", "HEAD"))
+
+
+def test_what_is_no_repository_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not in a git repository"):
+        open_repo(tmp_path)
+
+
+def test_a_bare_repository_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--bare", "bare.git")
+    with pytest.raises(UsageError, match="without a working tree") as caught:
+        open_repo(tmp_path / "bare.git")
+    assert "--repo" in caught.value.hint
+
+
+def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nowhere"):
+        open_repo(tmp_path / "nowhere")
+
+
+def test_a_repository_that_vanished_is_not_looked_for_elsewhere(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(make_repo(tmp_path / "own", {"a": "b"}))
+    write(tmp_path / "own", "the users work")
+    found = open_repo(repo)
+    repo.rename(tmp_path / "vanished")
+    with pytest.raises((UsageError, RepoError)):
+        found.commit_all("step", repo / "goal.md")
+    assert git(tmp_path / "own", "rev-list", "--count", "HEAD") == "1"
+
+
+def test_a_worktree_has_a_branch_of_its_own(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
+    found = open_repo(tmp_path / "side")
+    assert (found.root, found.branch()) == (tmp_path / "side", "side")
+
+
+@pytest.mark.parametrize("name", ["with space", "new\nline", "line\u2028separator"])
+def test_a_repository_may_stand_anywhere(tmp_path: Path, name: str) -> None:
+    path = make_repo(tmp_path / name)
+    assert open_repo(path).root == path
+
+
+def test_a_repository_without_any_commit_has_a_branch_and_no_head(tmp_path: Path) -> None:
+    found = open_repo(make_repo(tmp_path / "new", commit=False))
+    assert (found.branch(), found.head()) == ("main", None)
+
+
+def test_a_detached_head_is_no_branch(repo: Path) -> None:
+    git(repo, "checkout", "--quiet", "--detach")
+    assert open_repo(repo).branch() == ""
+
+
+# Dirty or not
+
+
+def test_a_clean_tree_is_clean(repo: Path) -> None:
+    assert open_repo(repo).dirty_paths(repo / "goal.md") == []
+
+
+def test_changed_deleted_staged_and_untracked_files_are_dirt(repo: Path) -> None:
+    write(repo, "changed", "deleted")
+    commit_all(repo, "more")
+    (repo / "changed").write_text("now")
+    (repo / "deleted").unlink()
+    write(repo, "staged", "dir/untracked")
+    git(repo, "add", "staged")
+    assert set(open_repo(repo).dirty_paths(repo / "goal.md")) == {"changed", "deleted", "staged", "dir/untracked"}
+
+
+def test_goal_own_files_and_untracked_secrets_are_no_dirt(repo: Path) -> None:
+    write(repo, "goals/speed.md", ".ralph/check", ".ralph/prompts/x", ".env", "sub/.env.local", "key.pem", "id_rsa")
+    assert open_repo(repo).dirty_paths(repo / "goals" / "speed.md") == []
+
+
+def test_a_tracked_secret_that_changed_is_dirt(repo: Path) -> None:
+    write(repo, ".env")
+    commit_all(repo, "tracked")
+    (repo / ".env").write_text("changed")
+    assert open_repo(repo).dirty_paths(repo / "goal.md") == [".env"]
+
+
+def test_ignored_files_are_no_dirt(repo: Path) -> None:
+    (repo / ".gitignore").write_text("*.log\n")
+    commit_all(repo, "ignore")
+    write(repo, "x.log")
+    assert open_repo(repo).dirty_paths(repo / "goal.md") == []
+
+
+@pytest.mark.parametrize("way", ["sub/../goal.md", "../link/goal.md", "./goal.md"])
+def test_the_goal_file_is_the_same_whichever_way_it_was_named(repo: Path, way: str) -> None:
+    (repo.parent / "link").symlink_to(repo)
+    write(repo, "goal.md")
+    (repo / "sub").mkdir()
+    found = open_repo(repo)
+    assert found.dirty_paths(repo / way) == []
+    found.commit_all("step", repo / way)
+    assert "goal.md" not in names(repo)
+
+
+@pytest.mark.parametrize("name", WEIRD)
+def test_a_weird_name_is_told_as_it_is(repo: Path, name: str) -> None:
+    write(repo, name)
+    assert open_repo(repo).dirty_paths(repo / "goal.md") == [name]
+
+
+# Committing
+
+
+def test_a_commit_takes_everything_but_secrets_goal_and_own_files(repo: Path) -> None:
+    write(repo, "code.py", "goal.md", ".ralph/check", ".env", "deep/server.key", ".env.example", "id_rsa.pub")
+    (repo / "README.md").unlink()
+    done = open_repo(repo).commit_all("ralph: iteration 1\n", repo / "goal.md")
+    assert names(repo) == {"code.py", ".env.example", "id_rsa.pub"}
+    assert set(done.left_out) == {".env", "deep/server.key"}
+    assert done.sha == git(repo, "rev-parse", "HEAD")
+    assert (repo / ".env").exists()
+
+
+def test_tracked_secrets_goal_and_own_files_are_committed(repo: Path) -> None:
+    write(repo, ".env", "goal.md", ".ralph/check")
+    commit_all(repo, "tracked")
+    for name in (".env", "goal.md", ".ralph/check"):
+        (repo / name).write_text("changed")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert set(git(repo, "show", "--name-only", "--format=").split()) == {".env", "goal.md", ".ralph/check"}
+    assert done.left_out == ()
+
+
+def test_nothing_changed_is_an_empty_commit(repo: Path) -> None:
+    before = git(repo, "rev-parse", "HEAD^{tree}")
+    open_repo(repo).commit_all("step", repo / "goal.md")
+    assert git(repo, "rev-parse", "HEAD^{tree}") == before
+    assert git(repo, "rev-list", "--count", "HEAD") == "2"
+
+
+def test_the_first_commit_of_a_repository_is_fine(tmp_path: Path) -> None:
+    path = make_repo(tmp_path / "new", {"a": "b"}, commit=False)
+    done = open_repo(path).commit_all("step", path / "goal.md")
+    assert (done.sha, names(path)) == (git(path, "rev-parse", "main"), {"a"})
+
+
+@pytest.mark.parametrize("secret", ["-x.pem", "new\nline.key", ":(top)x.pem", "*.pem", "\\.key", '".key', ".env.*"])
+def test_a_secret_with_a_weird_name_is_left_out_and_nothing_else(repo: Path, secret: str) -> None:
+    write(repo, secret, "other.pem.txt", ".env.example", *WEIRD)
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert done.left_out == (secret,)
+    assert names(repo) == {"README.md", "other.pem.txt", ".env.example", *WEIRD}
+
+
+def test_a_name_that_is_not_utf8_is_committed_or_left_out_as_any_other(repo: Path) -> None:
+    for name in (NOT_UTF8, NOT_UTF8 + b".pem"):
+        Path(os.fsdecode(os.fsencode(repo) + b"/" + name)).touch()
+    found = open_repo(repo)
+    assert found.dirty_paths(repo / "goal.md") == [os.fsdecode(NOT_UTF8)]
+    assert found.commit_all("step", repo / "goal.md").left_out == (os.fsdecode(NOT_UTF8 + b".pem"),)
+    assert found.dirty_paths(repo / "goal.md") == []
+
+
+def test_no_hook_runs(repo: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    for hook in (
+        "pre-commit",
+        "commit-msg",
+        "prepare-commit-msg",
+        "post-commit",
+        "post-checkout",
+        "reference-transaction",
+    ):
+        path = repo / ".git" / "hooks" / hook
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho {hook} >> {trace}\nexit 1\n")
+        path.chmod(0o755)
+    git(repo, "config", "core.fsmonitor", str(repo / ".git" / "hooks" / "pre-commit"))
+    write(repo, "x")
+    found = open_repo(repo)
+    found.switch("side")
+    found.dirty_paths(repo / "goal.md")
+    found.commit_all("step", repo / "goal.md")
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("config", [{"commit.gpgSign": "true"}, {"core.editor": "false"}, {"core.commentChar": ";"}])
+def test_a_users_configuration_does_not_get_in_the_way(repo: Path, config: dict[str, str]) -> None:
+    for name, value in config.items():
+        git(repo, "config", name, value)
+    open_repo(repo).commit_all("# not a comment\n; nor this\n", repo / "goal.md")
+    assert git(repo, "log", "-1", "--format=%B") == "# not a comment\n; nor this"
+
+
+@pytest.mark.parametrize(
+    "message", ["# heading first\n\ntext", "trailing  \n\n\n\nblanks", "ünïcode ✓ \u2028", "-m --amend"]
+)
+def test_a_message_is_kept_as_it_is(repo: Path, message: str) -> None:
+    open_repo(repo).commit_all(message, repo / "goal.md")
+    assert git(repo, "log", "-1", "--format=%B").strip() == message.strip()
+
+
+@pytest.mark.parametrize("message", ["a lone \ud800 surrogate", "another \udc80 one"])
+def test_a_message_that_is_no_unicode_is_committed_all_the_same(repo: Path, message: str) -> None:
+    open_repo(repo).commit_all(message, repo / "goal.md")
+    assert git(repo, "rev-list", "--count", "HEAD") == "2"
+
+
+def test_without_an_identity_ralph_lends_its_own(tmp_path: Path) -> None:
+    found = open_repo(make_repo(tmp_path / "new", {"a": "b"}, identity=False))
+    assert not found.has_identity
+    found.commit_all("step", tmp_path / "goal.md")
+    assert git(found.root, "log", "-1", "--format=%an <%ae> %cn <%ce>") == " ".join(["ralph <ralph@localhost>"] * 2)
+
+
+def test_an_identity_is_kept(repo: Path) -> None:
+    open_repo(repo).commit_all("step", repo / "goal.md")
+    assert git(repo, "log", "-1", "--format=%ae %ce") == f"{EMAIL} {EMAIL}"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_repository_that_the_agent_made_inside_is_left_out(repo: Path, committed: bool) -> None:
+    make_repo(repo / "inner", {"x": "y"}, commit=committed)
+    write(repo, "code.py")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert names(repo) == {"README.md", "code.py"}
+    assert [name.rstrip("/") for name in done.nested] == ["inner"]
+    assert done.left_out == ()
+
+
+def test_what_git_refuses_is_said_with_its_words(repo: Path) -> None:
+    (repo / ".git" / "index.lock").touch()
+    with pytest.raises(RepoError, match=r"index\.lock"):
+        open_repo(repo).commit_all("step", repo / "goal.md")
+
+
+@pytest.mark.parametrize(
+    ("path", "secret"),
+    [
+        (".env", True),
+        ("deep/.ENV", True),
+        (".env.local", True),
+        (".envrc", True),
+        ("server.pem", True),
+        ("id_ed25519", True),
+        (".netrc", True),
+        ("credentials.json", True),
+        (".env.example", False),
+        (".env.sample", False),
+        ("id_rsa.pub", False),
+        ("environment.py", False),
+        ("monkey.keys.md", False),
+        (".env/readme.md", False),
+    ],
+)
+def test_a_secret_is_known_by_its_name(path: str, secret: bool) -> None:
+    assert looks_secret(path) is secret
+
+
+# Branches
+
+
+def test_head_is_put_back_and_the_files_stay(repo: Path) -> None:
+    write(repo, "work")
+    git(repo, "checkout", "--quiet", "-b", "elsewhere")
+    found = open_repo(repo)
+    assert found.hold_branch("main") is True
+    assert (found.branch(), (repo / "work").exists()) == ("main", True)
+    assert found.hold_branch("main") is False
+
+
+def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
+    git(repo, "checkout", "--quiet", "-b", "elsewhere")
+    write(repo, "work")
+    commit_all(repo, "theirs")
+    found = open_repo(repo)
+    found.hold_branch("main")
+    found.commit_all("step", repo / "goal.md")
+    assert "work" in names(repo, "main")
+
+
+def test_a_run_on_no_branch_holds_none(repo: Path) -> None:
+    assert open_repo(repo).hold_branch("") is False
+
+
+def test_a_head_that_was_detached_is_put_back(repo: Path) -> None:
+    git(repo, "checkout", "--quiet", "--detach")
+    assert open_repo(repo).hold_branch("main") is True
+
+
+@pytest.mark.parametrize("branch", ["side", "ralph/speed"])
+def test_a_branch_is_made_and_found_again(repo: Path, branch: str) -> None:
+    found = open_repo(repo)
+    for there in (branch, "main", branch, branch):
+        found.switch(there)
+        assert found.branch() == there
+
+
+def test_a_branch_of_a_repository_without_commits_is_only_named(tmp_path: Path) -> None:
+    found = open_repo(make_repo(tmp_path / "new", commit=False))
+    found.switch("ralph/speed")
+    assert (found.branch(), found.head()) == ("ralph/speed", None)
+
+
+@pytest.mark.parametrize("branch", ["", "-x", "a..b", "with space", "a~1", "--orphan"])
+def test_what_is_no_branch_name_is_refused(branch: str) -> None:
+    with pytest.raises(UsageError, match="is not a branch name"):
+        require_branch_name(branch)
+
+
+def test_a_branch_name_is_judged_outside_a_repository_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    require_branch_name("ralph/speed")
+    with pytest.raises(UsageError, match="is not a branch name"):
+        require_branch_name("a..b")
+
+
+# Excludes
+
+
+def test_excludes_are_written_once_and_keep_what_is_there(repo: Path) -> None:
+    path = repo / ".git" / "info" / "exclude"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"mine\xff")
+    found = open_repo(repo)
+    for _ in range(3):
+        found.exclude(["/.ralph/state", "/.ralph/logs"])
+    assert path.read_bytes() == b"mine\xff\n/.ralph/state\n/.ralph/logs\n"
+
+
+def test_excluded_links_and_folders_never_enter_a_commit(repo: Path, tmp_path: Path) -> None:
+    found = open_repo(repo)
+    found.exclude(["/.ralph/state", "/.ralph/logs"])
+    write(repo, ".ralph/state/x", "state")
+    (repo / ".ralph" / "logs").symlink_to(tmp_path)
+    git(repo, "add", "--all")
+    assert git(repo, "diff", "--cached", "--name-only") == "state"
+
+
+def test_excludes_of_a_worktree_count_in_it(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "--quiet", "-b", "side", str(tmp_path / "side"))
+    open_repo(tmp_path / "side").exclude(["/.ralph/state"])
+    write(tmp_path / "side", ".ralph/state/x")
+    assert git(tmp_path / "side", "status", "--porcelain") == ""
+
+
+# Clones
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://github.com/owner/repo", "github.com/owner/repo"),
+        ("https://github.com/owner/repo.git", "github.com/owner/repo"),
+        ("https://github.com/owner/repo/", "github.com/owner/repo"),
+        ("https://user:secret@github.com/owner/repo.git", "github.com/owner/repo"),
+        ("https://git.example.org:8443/owner/repo", "git.example.org/owner/repo"),
+        ("git@github.com:owner/repo.git", "github.com/owner/repo"),
+        ("github.com:owner/repo", "github.com/owner/repo"),
+        ("ssh://git@host:2222/owner/repo.git", "host/owner/repo"),
+        ("https://gitlab.com/group/sub/repo", "gitlab.com/group/sub/repo"),
+        ("https://host/../../etc/passwd", "host/repository/repository/etc/passwd"),
+        ("https://host/a%20b/$(id)", "host/a-20b/id"),
+    ],
+)
+def test_a_clone_has_a_place_of_its_own(tmp_path: Path, url: str, place: str) -> None:
+    assert clone_path(tmp_path, url, "speed") == tmp_path / place / "speed"
+
+
+def test_local_repositories_of_one_name_have_two_places(tmp_path: Path) -> None:
+    places = {clone_path(tmp_path / "clones", str(tmp_path / where / "repo"), "speed") for where in ("a", "b")}
+    assert len(places) == 2
+    for place in places:
+        assert place.parent.parent == tmp_path / "clones" / "local"
+        assert place.parent.name.startswith("repo-")
+
+
+def test_a_local_repository_has_one_place_whichever_way_it_is_named(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repo.parent)
+    (repo.parent / "link").symlink_to(repo)
+    ways = (str(repo), f"file://{repo}", "repo", "./repo", "link", f"{repo}/")
+    assert len({clone_path(Path("/c"), way, "speed") for way in ways}) == 1
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_clone_stands_on_its_branch_and_leaves_the_origin_alone(repo: Path, tmp_path: Path, bare: bool) -> None:
+    origin = repo
+    if bare:
+        git(tmp_path, "clone", "--quiet", "--bare", str(repo), "bare.git")
+        origin = tmp_path / "bare.git"
+    found = clone(str(origin), tmp_path / "clones" / "speed", "ralph/speed")
+    assert (found.root, found.branch()) == (tmp_path / "clones" / "speed", "ralph/speed")
+    assert names(found.root) == {"README.md"}
+    assert git(origin, "branch", "--format=%(refname:short)") == "main"
+    assert [entry.name for entry in (tmp_path / "clones").iterdir()] == ["speed"]
+
+
+def test_a_clone_that_is_there_is_taken_up_with_its_work(repo: Path, tmp_path: Path) -> None:
+    first = clone(str(repo), tmp_path / "clone", "ralph/speed")
+    write(first.root, "work", "uncommitted")
+    first.commit_all("step", tmp_path / "goal.md")
+    write(first.root, "uncommitted")
+    again = clone(str(repo), tmp_path / "clone", "ralph/speed")
+    assert again.head() == git(tmp_path / "clone", "rev-parse", "HEAD")
+    assert (again.root / "uncommitted").exists()
+
+
+def test_a_branch_that_the_origin_has_is_tracked(repo: Path, tmp_path: Path) -> None:
+    git(repo, "checkout", "--quiet", "-b", "ralph/speed")
+    write(repo, "theirs")
+    commit_all(repo, "theirs")
+    git(repo, "checkout", "--quiet", "main")
+    assert "theirs" in names(clone(str(repo), tmp_path / "clone", "ralph/speed").root)
+
+
+def test_an_empty_origin_can_be_cloned(tmp_path: Path) -> None:
+    origin = make_repo(tmp_path / "empty", commit=False)
+    found = clone(str(origin), tmp_path / "clone", "ralph/speed")
+    assert (found.branch(), found.head()) == ("ralph/speed", None)
+
+
+@pytest.mark.parametrize("url", ["{tmp}/nowhere", "file://{tmp}/nowhere", "{tmp}", "ext::sh -c 'touch {tmp}/owned'"])
+def test_what_cannot_be_cloned_is_refused_and_leaves_nothing(tmp_path: Path, url: str) -> None:
+    address = url.format(tmp=tmp_path)
+    with pytest.raises((UsageError, RepoError)):
+        clone(address, tmp_path / "clones" / "speed", "main")
+    assert not (tmp_path / "owned").exists()
+    assert not list(tmp_path.glob("clones/*"))
+
+
+def test_a_place_that_holds_something_else_is_not_taken_for_the_clone(repo: Path) -> None:
+    (repo / "clones" / "speed").mkdir(parents=True)
+    with pytest.raises((UsageError, RepoError)):
+        clone(str(repo), repo / "clones" / "speed", "ralph/speed")
+    assert git(repo, "branch", "--show-current") == "main"

@@ -1,0 +1,174 @@
+"""The worker's prompt: what it says, and that nobody's text can become a template, a fence or a slash command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.goal import Goal, parse_goal
+from ralph.history import History, Iteration
+from ralph.prompts import RECENT, PromptError, Prompts, fenced
+from ralph.run import CheckRecord, Run
+from ralph.verdict import Verdict
+
+RUN = Run(id="r", goal="speed", branch="main", base=None)
+
+
+def goal(text: str = "Make it fast.") -> Goal:
+    return parse_goal(f"# Speed\n\n## Objective\n\n{text}\n", Path("/x/speed.md"))
+
+
+def history(count: int, summary: str = "did {}") -> History:
+    made = History()
+    for number in range(1, count + 1):
+        made = made.after(Iteration(number, "", summary.format(number), "c" * 40, Verdict.CONTINUE))
+    return made
+
+
+def worker(root: Path, run: Run = RUN, *, text: str = "Make it fast.", check: str = "", shrunk: bool = False) -> str:
+    return Prompts(root / "prompts").worker(goal(text), run, root=root, check=check, shrunk=shrunk)
+
+
+def override(root: Path, template: str) -> Path:
+    path = root / "prompts" / "worker.md.j2"
+    path.parent.mkdir()
+    path.write_text(template)
+    return path
+
+
+def test_the_first_prompt_holds_the_goal_and_the_rules(tmp_path: Path) -> None:
+    prompt = worker(tmp_path)
+    for said in (
+        "This is iteration 1.",
+        "There is no AGENTS.md",
+        "None: this is the first iteration.",
+        "# The goal: Speed",
+        "Make it fast.",
+        "Never touch anything under `.ralph/`",
+        "StructuredOutput",
+        "`DONE`",
+    ):
+        assert said in prompt
+    for unsaid in ("{{", "{%", "The check is red", "the last session"):
+        assert unsaid not in prompt
+
+
+def test_agents_md_is_named_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").touch()
+    assert "Read AGENTS.md" in worker(tmp_path)
+
+
+def test_the_recent_iterations_are_quoted_and_the_older_ones_counted(tmp_path: Path) -> None:
+    prompt = worker(tmp_path, Run("r", "speed", "main", None, history=history(RECENT + 2)))
+    assert "This is iteration 13." in prompt
+    assert "2 earlier iterations are not shown" in prompt
+    assert "did 3\n" in prompt
+    assert "did 2\n" not in prompt
+
+
+def test_a_shrunk_prompt_keeps_the_last_two_and_the_goal(tmp_path: Path) -> None:
+    run = Run("r", "speed", "main", None, history=history(6)).checked(CheckRecord(6, 1, "x" * 100_000))
+    prompt = worker(tmp_path, run, shrunk=True)
+    assert "4 earlier iterations are not shown" in prompt
+    assert "did 5\n" in prompt
+    assert "Make it fast." in prompt
+    assert len(prompt) < 10_000 < len(worker(tmp_path, run))
+
+
+def test_long_quotes_are_cut_in_their_middle(tmp_path: Path) -> None:
+    prompt = worker(tmp_path, Run("r", "speed", "main", None, history=history(1, "a" * 1_000_000)))
+    assert len(prompt) < 12_000
+    assert "characters left out" in prompt
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said"), [(3, "failed with exit code 3"), (None, "ran out of time"), (-9, "failed with exit code -9")]
+)
+def test_a_red_check_is_shown_with_its_end_and_output(tmp_path: Path, exit_code: int | None, said: str) -> None:
+    run = Run("r", "speed", "main", None, history=history(1), check=CheckRecord(1, exit_code, "assert 1 == 2"))
+    prompt = worker(tmp_path, run, check=".ralph/check")
+    assert f"ralph ran the check (`.ralph/check`), and it {said}." in prompt
+    assert "assert 1 == 2" in prompt
+
+
+def test_a_green_check_is_not_shown(tmp_path: Path) -> None:
+    run = Run("r", "speed", "main", None, history=history(1), check=CheckRecord(1, 0, "all well"))
+    assert "all well" not in worker(tmp_path, run, check=".ralph/check")
+
+
+def test_notes_about_the_last_session_are_shown(tmp_path: Path) -> None:
+    assert "The session switched branches" in worker(tmp_path, RUN.noted("The session switched branches"))
+
+
+@pytest.mark.parametrize(
+    "hostile", ["{{ 7 * 7 }}", "{% raw %}", "{# gone #}", "{{ undefined_name }}", "{% include '/etc/passwd' %}", "{{"]
+)
+def test_what_looks_like_a_template_is_data_wherever_it_comes_from(tmp_path: Path, hostile: str) -> None:
+    run = Run("r", "speed", "main", None, history=history(1, hostile.replace("{", "{{").replace("}", "}}")))
+    run = run.noted(hostile).checked(CheckRecord(1, 1, hostile))
+    prompt = worker(tmp_path, run, text=hostile, check=hostile)
+    assert prompt.count(hostile) >= 5
+
+
+@given(st.text() | st.lists(st.sampled_from(["`", "```", "~~~", "\n", "````text", " ", "x"])).map("".join))
+def test_nothing_in_a_quote_can_close_it(text: str) -> None:
+    opening, *body, closing = fenced(text).split("\n")
+    assert re.fullmatch(r"`{3,}text", opening)
+    assert closing == opening.removesuffix("text")
+    assert not [line for line in body if closing in line]
+    assert "\n".join(body) == text.rstrip()
+
+
+def test_a_projects_template_comes_first(tmp_path: Path) -> None:
+    override(tmp_path, "Goal: {{ goal | fenced }} at {{ iteration }}\n")
+    assert worker(tmp_path).startswith("Goal: ```text\n# Speed")
+
+
+def test_a_projects_folder_without_that_template_falls_back(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    assert "# The goal: Speed" in worker(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ no_such_name }}",
+        "{% if %}",
+        "{{ ''.__class__ }}",
+        "{{ goal.__class__.__mro__ }}",
+        "{{ recent.append(1) }}",
+        "{{ self.__init__.__globals__ }}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}",
+        "{% include 'missing.md.j2' %}",
+        "{% include '../secret' %}",
+        "{% include 'worker.md.j2' %}",
+        "{{ 1 / 0 }}",
+        "{{ range(10 ** 9) | list }}",
+        "{{ '%s' | format }}",
+        "{{ goal() }}",
+    ],
+)
+def test_a_template_that_errs_or_attacks_is_refused_and_named(tmp_path: Path, template: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    path = override(tmp_path, template)
+    with pytest.raises(PromptError) as caught:
+        worker(tmp_path)
+    assert str(path) in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+def test_a_template_that_is_not_utf8_is_refused_and_named(tmp_path: Path) -> None:
+    override(tmp_path, "").write_bytes(b"\xff\xfe")
+    with pytest.raises(PromptError, match=r"worker\.md\.j2"):
+        worker(tmp_path)
+
+
+@pytest.mark.parametrize("template", ["/clear\n", "\n  /compact {{ goal }}", "{{ check }}"])
+def test_a_prompt_never_starts_with_a_slash(tmp_path: Path, template: str) -> None:
+    override(tmp_path, template)
+    with pytest.raises(PromptError, match="must not start with a slash"):
+        worker(tmp_path, check="/bin/true")

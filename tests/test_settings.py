@@ -1,0 +1,296 @@
+"""Settings: which source wins, what each fault says, and what `ralph config set` writes."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ralph import settings
+from ralph.budget import Limits, Reasoning
+from ralph.errors import UsageError
+from ralph.settings import KEYS, Settings, load, set_value
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / ".ralph").mkdir()
+    return tmp_path
+
+
+def project(root: Path, text: str) -> Path:
+    path = root / ".ralph" / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def user(text: str) -> Path:
+    path = settings.user_config()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def dotenv(root: Path, text: str) -> Path:
+    (root / ".env").write_text(text)
+    return root / ".env"
+
+
+def faults(root: Path | None = None, env: Mapping[str, str] | None = None, **flags: object) -> str:
+    with pytest.raises(UsageError) as caught:
+        load(env=env or {}, root=root, flags=flags)
+    return caught.value.message
+
+
+def test_every_default_is_the_designs(root: Path) -> None:
+    assert load(env={}, root=root) == Settings(
+        agent="claude",
+        model="sonnet",
+        reasoning=Reasoning.MED,
+        limits=Limits(),
+        iteration_timeout=3600.0,
+        idle_timeout=600.0,
+        check=None,
+        check_timeout=1800.0,
+        require_check=False,
+        on_denial="stop",
+        failures=3,
+        worker_tools=("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"),
+        worker_system_prompt_file="",
+        claude=settings.ClaudeSettings(
+            path="", permission_mode="", auth="login", project_settings=True, max_retries=3, extra_args=()
+        ),
+        values=load(env={}, root=root).values,
+    )
+
+
+SOURCES = ("flag", "environment", "goal", ".env", "project", "user", "default")
+
+
+@pytest.mark.parametrize("strongest", range(len(SOURCES)), ids=SOURCES)
+def test_the_strongest_source_wins_and_is_named(root: Path, strongest: int) -> None:
+    present = SOURCES[strongest:]
+    goal = root / "goal.md"
+    names = {
+        "flag": "flag",
+        "environment": "environment",
+        "goal": str(goal),
+        ".env": str(dotenv(root, "RALPH_MODEL=from-.env\n") if ".env" in present else ""),
+        "project": str(project(root, 'model = "from-project"\n') if "project" in present else ""),
+        "user": str(user('model = "from-user"\n') if "user" in present else ""),
+        "default": "default",
+    }
+    loaded = load(
+        env={"RALPH_MODEL": "from-environment"} if "environment" in present else {},
+        root=root,
+        flags={"model": "from-flag"} if "flag" in present else {},
+        front_matter={"model": "from-goal"} if "goal" in present else {},
+        goal=goal,
+    )
+    winner = SOURCES[strongest]
+    assert loaded.model == ("sonnet" if winner == "default" else f"from-{winner}")
+    assert loaded.values["model"].source == names[winner]
+
+
+def test_values_are_read_from_text_and_from_toml_alike(root: Path) -> None:
+    project(root, 'max_iterations = 5\nmax_cost = 2.5\nduration = "1h30m"\nrequire_check = true\n')
+    written = load(env={}, root=root)
+    env = {
+        "RALPH_MAX_ITERATIONS": "5",
+        "RALPH_MAX_COST": "$2.50",
+        "RALPH_DURATION": "90m",
+        "RALPH_REQUIRE_CHECK": "yes",
+    }
+    assert written.limits == load(env=env).limits == Limits(5, 5400.0, 2.5, None)
+    assert written.require_check is load(env=env).require_check is True
+
+
+def test_nested_keys_have_flat_names_in_the_environment() -> None:
+    loaded = load(env={"RALPH_MODES_WORKER_TOOLS": "Read, Bash", "RALPH_AGENTS_CLAUDE_MAX_RETRIES": "0"})
+    assert (loaded.worker_tools, loaded.claude.max_retries) == (("Read", "Bash"), 0)
+
+
+def test_an_empty_variable_is_no_setting() -> None:
+    assert load(env={"RALPH_MODEL": " "}).values["model"].source == "default"
+
+
+def test_front_matter_keys_that_are_no_settings_do_not_matter() -> None:
+    assert load(env={}, front_matter={"title": "x", "model": "opus"}).model == "opus"
+
+
+def test_all_faults_are_said_at_once_each_with_its_place(root: Path) -> None:
+    own = user('modle = "opus"\nidle_timeout = "soon"\n')
+    shared = project(root, "failures = 0\n[agents.claude]\nmax_retries = -1\n")
+    hidden = dotenv(root, "RALPH_REASONING=hihg\n")
+    message = faults(root, {"RALPH_MAX_COST": "much"}, agent="claud")
+    for said in (
+        f"{own}: unknown key modle (did you mean model?)",
+        f"{own}: idle_timeout: 'soon' is not a duration",
+        f"{shared}: failures: '0' is not a whole number above zero",
+        f"{shared}: agents.claude.max_retries: '-1'",
+        f"{hidden}: reasoning: 'hihg' is not one of none, low, med, high (did you mean 'high'?)",
+        "environment: max_cost: 'much' is not an amount",
+        "flag: agent: 'claud' is not one of claude (did you mean 'claude'?)",
+    ):
+        assert said in message
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("model = ", "not TOML"),
+        ("model = 5", "model: 5 is not text"),
+        ("model = [1]", "model: [1] is not text"),
+        ("[model]\nname = 'x'", "model: {'name': 'x'} is not text"),
+        ("max_iterations = true", "max_iterations: True is not a plain value"),
+        ("max_iterations = 2026-01-01", "is not a plain value"),
+        ("max_tokens = nan", "max_tokens: 'nan' is not a whole number"),
+        ("require_check = 'perhaps'", "require_check: 'perhaps' is neither true nor false"),
+        ("modes.worker.tools = [1]", "modes.worker.tools: [1] is not a list of words"),
+        ("agents.claude.permission_mode = 'yolo'", "agents.claude.permission_mode: 'yolo' is not one of"),
+        ("[agents.claude]\npaht = '/x'", "unknown key agents.claude.paht (did you mean agents.claude.path?)"),
+        ("model = ''", "model"),
+    ],
+)
+def test_a_fault_in_the_projects_file_names_the_file(root: Path, text: str, said: str) -> None:
+    path = project(root, text)
+    message = faults(root)
+    assert f"{path}: " in message
+    assert said in message
+
+
+def test_a_file_that_is_not_utf8_is_a_fault_not_a_crash(root: Path) -> None:
+    (root / ".ralph" / "config.toml").write_bytes(b'model = "\xff"')
+    assert "not TOML" in faults(root)
+
+
+def test_a_directory_in_a_files_place_is_a_fault_not_a_crash(root: Path) -> None:
+    (root / ".ralph" / "config.toml").mkdir()
+    (root / ".env").mkdir()
+    message = faults(root)
+    assert f"{root / '.ralph' / 'config.toml'}: cannot be read" in message
+    assert f"{root / '.env'}: cannot be read" in message
+
+
+GUARDED = ("agents.claude.path", "agents.claude.auth", "agents.claude.extra_args")
+
+
+def test_the_guarded_keys_are_those_that_run_code_or_hold_secrets() -> None:
+    assert tuple(name for name, key in KEYS.items() if key.guarded) == GUARDED
+
+
+def test_a_repository_does_not_decide_guarded_keys_and_that_is_said(root: Path) -> None:
+    shared = project(root, '[agents.claude]\npath = "/evil"\nauth = "nonsense"\nextra_args = ["--evil"]\n')
+    hidden = dotenv(root, "RALPH_AGENTS_CLAUDE_PATH=/evil\nRALPH_AGENTS_CLAUDE_EXTRA_ARGS=--evil\n")
+    loaded = load(env={}, root=root)
+    assert (loaded.claude.path, loaded.claude.auth, loaded.claude.extra_args) == ("", "login", ())
+    assert [note.split(" ignored")[0] for note in loaded.notes] == [
+        f"{shared}: agents.claude.path",
+        f"{shared}: agents.claude.auth",
+        f"{shared}: agents.claude.extra_args",
+        f"{hidden}: agents.claude.path",
+        f"{hidden}: agents.claude.extra_args",
+    ]
+
+
+def test_the_user_decides_guarded_keys(root: Path) -> None:
+    user('[agents.claude]\npath = "/mine"\nextra_args = "--one \'two three\'"\n')
+    loaded = load(env={"RALPH_AGENTS_CLAUDE_AUTH": "api-key"}, root=root)
+    assert (loaded.claude.path, loaded.claude.auth) == ("/mine", "api-key")
+    assert loaded.claude.extra_args == ("--one", "two three")
+    assert loaded.notes == ()
+
+
+def test_of_env_only_ralphs_own_names_count(root: Path) -> None:
+    dotenv(root, "MODEL=evil\nmodel=evil\nANTHROPIC_API_KEY=secret\nexport RALPH_MODEL='opus' # mine\n")
+    loaded = load(env={}, root=root)
+    assert loaded.model == "opus"
+    assert "secret" not in str(loaded)
+
+
+def test_env_does_not_pull_in_other_variables(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "hunter2")
+    dotenv(root, "OTHER=x\nRALPH_MODEL=${SECRET}-${OTHER}\n")
+    assert load(env={"SECRET": "hunter2"}, root=root).model == "${SECRET}-${OTHER}"
+
+
+def test_an_unreadable_line_of_env_does_no_harm(root: Path) -> None:
+    (root / ".env").write_bytes(b"\xff\xfe = [broken\n=\nRALPH_MODEL=opus\n")
+    assert load(env={}, root=root).model == "opus"
+
+
+@pytest.mark.parametrize(
+    ("env", "directory"), [({"RALPH_DIR": "/x/y"}, "/x/y"), ({"RALPH_DIR": "~/r"}, "home/r"), ({}, "home/state/ralph")]
+)
+def test_the_state_directory_is_the_users_or_the_platforms(world: Path, env: dict[str, str], directory: str) -> None:
+    assert settings.ralph_dir(env) == world / directory
+
+
+# ralph config set
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "stored", "value"),
+    [
+        ("model", "opus", {"model": "opus"}, "opus"),
+        ("max_iterations", "1_000", {"max_iterations": 1000}, 1000),
+        ("duration", "1h30m", {"duration": "1h30m"}, 5400.0),
+        ("max_cost", "$5", {"max_cost": "$5"}, 5.0),
+        ("require_check", "yes", {"require_check": True}, True),
+        ("modes.worker.tools", "Read, Bash", {"modes": {"worker": {"tools": ["Read", "Bash"]}}}, ("Read", "Bash")),
+        ("agents.claude.max_retries", "0", {"agents": {"claude": {"max_retries": 0}}}, 0),
+        ("agents.claude.project_settings", "false", {"agents": {"claude": {"project_settings": False}}}, False),
+        ("agents.claude.extra_args", "-a 'b c'", {"agents": {"claude": {"extra_args": ["-a", "b c"]}}}, ("-a", "b c")),
+    ],
+)
+def test_a_value_that_is_set_is_read_back(name: str, written: str, stored: object, value: object) -> None:
+    path = settings.user_config()
+    assert set_value(path, name, written) == ""
+    assert tomllib.loads(path.read_text()) == stored
+    loaded = load(env={}).values[name]
+    assert (loaded.value, loaded.source) == (value, str(path))
+
+
+def test_setting_one_key_keeps_the_others() -> None:
+    path = user('model = "opus"\n[agents.claude]\nauth = "login"\n')
+    set_value(path, "agents.claude.max_retries", "7")
+    assert tomllib.loads(path.read_text()) == {
+        "model": "opus",
+        "agents": {"claude": {"auth": "login", "max_retries": 7}},
+    }
+
+
+@pytest.mark.parametrize("text", ["# why\nmodel = 'opus'\n", "model = 'opus'  # why\n", "[agents] # why\n"])
+def test_comments_are_kept_aside_and_that_is_said(text: str) -> None:
+    path = user(text)
+    note = set_value(path, "failures", "5")
+    kept = path.with_name("config.toml.bak")
+    assert kept.read_text() == text
+    assert str(kept) in note
+
+
+@pytest.mark.parametrize(
+    ("before", "name", "written", "said"),
+    [
+        ("model = 'opus'\n", "max_cost", "much", "max_cost: 'much' is not an amount"),
+        ("model = 'opus'\n", "modle", "x", "unknown key modle (did you mean model?)"),
+        ("model = ", "model", "x", "not TOML"),
+        ("agents = 5\n", "agents.claude.auth", "login", "agents is not a table"),
+        ("[agents]\nclaude = 5\n", "agents.claude.auth", "login", "claude is not a table"),
+    ],
+)
+def test_what_cannot_be_set_changes_nothing(before: str, name: str, written: str, said: str) -> None:
+    path = user(before)
+    with pytest.raises(UsageError) as caught:
+        set_value(path, name, written)
+    assert said in caught.value.message
+    assert path.read_text() == before
+    assert [entry.name for entry in path.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write"):
+        set_value(tmp_path / "file" / "config.toml", "model", "opus")

@@ -1,0 +1,69 @@
+"""The door to the terminal: no control character passes, plain text does."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.ui.sanitise import one_line, visible
+
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+HIDDEN = "\u200b\u200c\u200d\u2060\ufeff"
+CONTROL = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0))]
+SPICED = st.text(
+    st.sampled_from([*CONTROL, *BIDI, *HIDDEN, "\u2028", "\u2029", "\ud800", "a", "[", "]", ";", "é", " "])
+)
+
+
+def hostile(text: str) -> list[str]:
+    return [
+        char
+        for char in text
+        if (unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") and char not in "\n\t") or char in BIDI + HIDDEN
+    ]
+
+
+@given(st.text(st.characters()) | SPICED)
+def test_no_control_character_is_visible(text: str) -> None:
+    assert hostile(visible(text)) == []
+
+
+@given(st.text(st.characters()) | SPICED, st.integers(min_value=1, max_value=50))
+def test_one_line_is_one_short_line(text: str, most: int) -> None:
+    line = one_line(text, most)
+    assert hostile(line) == []
+    assert not re.search(r"[\n\t]", line)
+    assert len(line) <= most
+
+
+@pytest.mark.parametrize("char", [char for char in [*CONTROL, *BIDI, *HIDDEN] if char not in "\n\t"])
+def test_every_control_character_is_shown_in_its_escaped_form(char: str) -> None:
+    code = ord(char)
+    assert visible(f"a{char}b") == (f"a\\x{code:02x}b" if code < 256 else f"a\\u{code:04x}b")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("\x1b]8;;http://evil\x1b\\link", "\\x1b]8;;http://evil\\x1b\\link"),
+        ("\x9b2J", "\\x9b2J"),
+        ("over\rwritten", "over\\x0dwritten"),
+        ("back\x08space", "back\\x08space"),
+    ],
+)
+def test_a_sequence_is_shown_not_obeyed(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize("text", ["plain", "two\nlines", "a\ttab", "ünïcode ✓ 日本語 🙂", "[bold]markup[/bold]", ""])
+def test_plain_text_is_left_alone(text: str) -> None:
+    assert visible(text) == text
+
+
+def test_a_folded_text_says_that_it_goes_on() -> None:
+    assert one_line("word " * 100, 12) == "word word w…"
+    assert one_line(" a \n\n b ") == "a b"
