@@ -1,0 +1,29 @@
+"""How every command draws a fault."""
+
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from ralph import settings
+from ralph.ui.sanitise import visible
+
+BUG = 3
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Write an error, and the next step where there is one."""
+    sys.stderr.write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
+
+
+def report_bug(error: Exception) -> int:
+    """Keep the traceback in a file and say where it is."""
+    try:
+        folder = settings.ralph_dir(settings.environment()) / "bugs"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir())
+    with tempfile.NamedTemporaryFile("w", prefix="ralph-", suffix=".log", dir=folder, delete=False) as file:
+        file.write(traceback.format_exc())
+    complain(f"a bug in ralph: {type(error).__name__}: {error}", f"the traceback is in {file.name}; please report it")
+    return BUG

@@ -1,0 +1,109 @@
+"""What `ralph run` says first and last: where it works and with what, how it ended and what to type next."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ralph import __version__, gitrepo
+from ralph.budget import Limit, Reasoning
+from ralph.cli.prepare import Prepared
+from ralph.quantities import format_duration, format_money
+from ralph.run import Run, RunResult
+
+Lines = Iterator[tuple[str, str]]
+
+
+def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
+    """The header of a run, as labelled lines."""
+    chosen, check, runner = prepared.settings, prepared.check, prepared.runner
+    permissions = f"permission mode {runner.permission_mode}" if runner.permission_mode else "tools auto-approved"
+    yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
+    yield "agent", f"{chosen.agent} ({runner.path}) · model {chosen.model} · reasoning {chosen.reasoning}"
+    yield "", f"{permissions} · sandbox: none"
+    yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
+    if check is None:
+        yield "check", "none: a DONE will be believed without proof"
+    elif check.script:
+        yield "check", f"{check.label}, in the version that stands now"
+    else:
+        yield "check", f"{check.label} (the files it calls are not protected from the agent)"
+    yield "limits", _limits(prepared)
+    yield "run", str(directory)
+    if chosen.reasoning is Reasoning.NONE:
+        yield "note", "reasoning none is asked for, but Claude Code 2.1.325 thinks at low effort all the same"
+    if not prepared.repo.has_identity:
+        yield "note", f"git knows no identity here: ralph commits as {gitrepo.FALLBACK_IDENTITY}"
+    for note in chosen.notes:
+        yield "note", note
+
+
+def farewell(result: RunResult, prepared: Prepared, directory: Path, seconds: float) -> Lines:
+    """The last words of a run, as labelled lines."""
+    run = result.run
+    count = len(run.history.iterations)
+    facts = [f"{count} iteration{'' if count == 1 else 's'}"]
+    if run.failed:
+        facts.append(f"{run.failed} failed session{'' if run.failed == 1 else 's'}")
+    facts.append(format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown")
+    facts += [f"{run.spend.tokens:,} tokens", format_duration(seconds)]
+    yield "", ""
+    yield _headline(result.exit_code), f"{_reason(result, prepared)} · {' · '.join(facts)}"
+    yield "result", f"{directory / 'result.json'} · raw logs in {directory / 'logs'}"
+    if prepared.place.url is not None:
+        yield "clone", f"{prepared.repo.root} · branch {run.branch}, not pushed"
+        yield "push", shlex.join(["git", "-C", str(prepared.repo.root), "push", "origin", run.branch])
+    if result.hint:
+        yield "next", result.hint
+    if result.limit is not None:
+        yield "next", f"go on with a higher limit: {_raised(result.limit, run, prepared)}"
+    elif result.exit_code not in (0, 6):
+        yield "next", f"go on where it ended: {_again()}"
+
+
+def _headline(exit_code: int) -> str:
+    return {0: "done", 4: "limit", 6: "blocked"}.get(exit_code, "stopped" if exit_code > 128 else "failed")
+
+
+def _reason(result: RunResult, prepared: Prepared) -> str:
+    if result.proven and prepared.check is not None:
+        return f"proven by {prepared.check.label}"
+    return result.reason
+
+
+def _limits(prepared: Prepared) -> str:
+    limits = prepared.settings.limits
+    said = [
+        f"{limits.iterations} iterations" if limits.iterations else "",
+        format_duration(limits.duration) if limits.duration else "",
+        format_money(limits.cost_usd) if limits.cost_usd else "",
+        f"{limits.tokens:,} tokens" if limits.tokens else "",
+    ]
+    return " · ".join(filter(None, said)) or "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
+
+
+def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
+    """The command that was given, with the limit that was reached set higher."""
+    limits = prepared.settings.limits
+    higher = {
+        Limit.ITERATIONS: str(run.used_iterations + (limits.iterations or 0)),
+        Limit.DURATION: f"{int(2 * (limits.duration or 0))}s",
+        Limit.COST: f"{run.spend.cost_usd + (limits.cost_usd or 0):.2f}",
+        Limit.TOKENS: str(run.spend.tokens + (limits.tokens or 0)),
+    }[limit]
+    words = _words()
+    for index, word in enumerate(words):
+        if word == limit:
+            return shlex.join([*words[: index + 1], higher, *words[index + 2 :]])
+        if word.startswith(f"{limit}="):
+            return shlex.join([*words[:index], f"{limit}={higher}", *words[index + 1 :]])
+    return shlex.join([*words, limit, higher])
+
+
+def _again() -> str:
+    return shlex.join(_words())
+
+
+def _words() -> list[str]:
+    """The command as given, without the flag that would begin anew."""
+    return ["ralph", *(word for word in sys.argv[1:] if word != "--fresh")]

@@ -1,0 +1,69 @@
+"""`ralph run`: flags in, a run, an exit code out."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    goal: Annotated[Path, typer.Argument(help="The goal, a Markdown file with an `## Objective`.")],
+    repo: Annotated[
+        str | None, typer.Option(help="Work in a clone of this repository (URL or path), not in the one you stand in.")
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option(help="Work on this branch; created if it does not exist. In a clone: ralph/<goal>.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent: claude.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model, by alias or full name.")] = None,
+    reasoning: Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")] = None,
+    max_iterations: Annotated[str | None, typer.Option(metavar="N", help="Stop after so many iterations.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop after so long (90s, 30m, 4h), counted from this start.")
+    ] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Stop when so much is spent.")] = None,
+    max_tokens: Annotated[str | None, typer.Option(metavar="N", help="Stop when so many tokens are used.")] = None,
+    iteration_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End a session that takes longer.")
+    ] = None,
+    idle_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End a session that is silent for so long.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--continue", help="Continue the unfinished run; refuse if there is none.")
+    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Archive the last run and begin anew.")] = False,
+    check: Annotated[
+        str | None, typer.Option(metavar="CMD", help="Prove DONE with this command instead of .ralph/check.")
+    ] = None,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Believe DONE without proof.")] = False,
+    require_check: Annotated[bool, typer.Option("--require-check", help="Refuse to run without a check.")] = False,
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Start although the tree has changes; they join the first commit.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the prompt and the command; start nothing.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")] = False,
+) -> None:
+    """Hold fresh agent sessions on GOAL until it is proven done or a limit is reached.
+
+    Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 a bug in ralph, 4 a limit was reached, 6 blocked,
+    129/130/143 stopped by a signal.
+    """
+    from ralph.cli.prepare import RunFlags, prepare
+    from ralph.cli.pursuit import Pursuit
+
+    written = {
+        "agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations, "duration": duration,
+        "max_cost": max_cost, "max_tokens": max_tokens, "iteration_timeout": iteration_timeout,
+        "idle_timeout": idle_timeout, "check": check, "require_check": require_check or None,
+    }  # fmt: skip
+    flags = RunFlags(goal, repo, branch, resume, fresh, no_check, allow_dirty, as_json, dry_run, quiet, verbose)
+    prepared = prepare(flags, {name: value for name, value in written.items() if value is not None})
+    if prepared is not None:
+        raise typer.Exit(Pursuit(prepared).carry_out())

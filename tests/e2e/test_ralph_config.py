@@ -1,0 +1,75 @@
+"""`ralph config` and `ralph config set`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+from tests.support.ralph_process import Ralph
+
+
+def test_every_value_is_shown_with_its_source(repo: Path, world: Path, ralph: Ralph) -> None:
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph" / "config.toml").write_text('reasoning = "low"\n')
+    (repo / ".env").write_text("RALPH_MAX_COST=5\nSECRET=1\n")
+    ralph("config", "set", "failures", "4")
+
+    done = ralph("config", "--json", env={"RALPH_MODEL": "opus"})
+
+    shown = json.loads(done.stdout)
+    assert shown["model"] == {"value": "opus", "source": "environment"}
+    assert shown["reasoning"] == {"value": "low", "source": str(repo / ".ralph" / "config.toml")}
+    assert shown["max_cost"] == {"value": "5", "source": str(repo / ".env")}
+    assert shown["failures"] == {"value": 4, "source": str(world / "home" / "config" / "ralph" / "config.toml")}
+    assert shown["idle_timeout"] == {"value": "10m", "source": "default"}
+    assert shown["max_tokens"] == {"value": None, "source": "default"}
+    assert "SECRET" not in done.stdout
+
+
+def test_it_works_outside_a_repository(tmp_path: Path, ralph: Ralph) -> None:
+    done = ralph("config", cwd=tmp_path)
+    assert done.exit_code == 0
+    assert "model" in done.stdout
+    assert "sonnet" in done.stdout
+
+
+def test_set_writes_the_users_configuration_and_says_where(world: Path, ralph: Ralph) -> None:
+    done = ralph("config", "set", "agents.claude.extra_args", "--betas 'a b'")
+    path = world / "home" / "config" / "ralph" / "config.toml"
+    assert (done.exit_code, str(path) in done.stdout) == (0, True)
+    assert tomllib.loads(path.read_text()) == {"agents": {"claude": {"extra_args": ["--betas", "a b"]}}}
+
+
+def test_set_says_when_something_else_counts_more(ralph: Ralph) -> None:
+    done = ralph("config", "set", "model", "haiku", env={"RALPH_MODEL": "opus"})
+    assert "environment sets it to opus" in done.stderr
+
+
+def test_set_project_writes_the_repository(repo: Path, ralph: Ralph) -> None:
+    done = ralph("config", "set", "--project", "model", "haiku")
+    assert done.exit_code == 0
+    assert (repo / ".ralph" / "config.toml").read_text() == 'model = "haiku"\n'
+
+
+def test_a_bad_key_or_value_is_refused_and_writes_nothing(world: Path, ralph: Ralph) -> None:
+    for args, cause in (
+        (("modle", "x"), "unknown key modle (did you mean model?)"),
+        (("duration", "soon"), "duration: 'soon' is not a duration"),
+        (("--project", "agents.claude.path", "/x"), "does not count in a project's configuration"),
+    ):
+        done = ralph("config", "set", *args)
+        assert done.exit_code == 2
+        assert cause in done.stderr
+    assert not (world / "home" / "config").exists()
+
+
+def test_a_repository_does_not_decide_what_runs_code(repo: Path, ralph: Ralph) -> None:
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph" / "config.toml").write_text('[agents.claude]\npath = "./evil"\nauth = "api-key"\n')
+
+    done = ralph("config", "--json")
+
+    assert json.loads(done.stdout)["agents.claude.path"] == {"value": "", "source": "default"}
+    assert json.loads(done.stdout)["agents.claude.auth"] == {"value": "login", "source": "default"}
+    assert "agents.claude.path ignored" in ralph("config").stderr

@@ -1,0 +1,42 @@
+"""What the documents quote is what the program says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ralph.failures import TABLE
+from ralph.goal import KEYS, parse_goal
+from ralph.settings import load
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_failure_table_of_the_readme_is_the_one_in_code() -> None:
+    rows = "".join(f"| {end} | {row.meaning} | {row.policy} |\n" for end, row in TABLE.items())
+    assert rows in README
+
+
+def test_the_readme_lists_every_front_matter_key() -> None:
+    assert f"Keys: `{', '.join(KEYS)}`" in README
+
+
+def test_every_flag_the_readme_names_exists() -> None:
+    said = subprocess.run([sys.executable, "-m", "ralph", "run", "--help"], capture_output=True, text=True).stdout
+    known = {*re.findall(r"--[a-z-]+", said), "--version", "--help", "--project", "--json"}
+    assert set(re.findall(r"`[^`\n]*?(--[a-z-]+)", README)) <= known
+
+
+def test_the_example_configuration_is_valid(tmp_path: Path) -> None:
+    (tmp_path / ".ralph").symlink_to(ROOT / ".ralph.example")
+    settings = load(env={}, root=tmp_path)
+    assert settings.limits.iterations == 30
+    assert not settings.notes
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples" / "goals").glob("*.md")), ids=lambda path: path.name)
+def test_the_example_goals_are_goals(path: Path) -> None:
+    assert parse_goal(path.read_text(), path).title

@@ -1,0 +1,91 @@
+"""The wheel, as a user gets it: it carries its templates, and works installed into an empty environment."""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ralph import __version__
+from tests.support.git_repos import commits
+from tests.support.goals import result, write_check
+from tests.support.ralph_process import Ralph
+from tests.support.scripted_agent import ClaudeScript, summary, write
+
+ROOT = Path(__file__).parent.parent
+# As the machine has it: pip may be configured in HOME, which the guards of conftest.py move.
+ENV = dict(os.environ)
+
+pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds and installs, once
+
+
+def run(*argv: str | Path, cwd: Path) -> None:
+    done = subprocess.run(argv, cwd=cwd, env=ENV, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, f"{argv}\n{done.stdout}{done.stderr}"
+
+
+def build(target: str, source: Path, directory: Path) -> Path:
+    run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", directory, cwd=source)
+    (built,) = directory.iterdir()
+    return built
+
+
+def members(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def installed_ralph(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `ralph` script of an environment that holds the wheel and its dependencies, in the locked versions."""
+    directory = tmp_path_factory.mktemp("installed")
+    constraints = directory / "constraints.txt"
+    locked = re.findall(r"^[a-z0-9-]+==[^\\\n]+", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
+    constraints.write_text("\n".join(locked) + "\n")
+    environment = directory / "venv"
+    venv.create(environment, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment]
+    run(*pip, "install", "--quiet", "--only-binary=:all:", "--constraint", constraints, wheel, cwd=directory)
+    return environment / "bin" / "ralph"
+
+
+def test_the_wheel_carries_the_templates_and_the_example(wheel: Path) -> None:
+    names = members(wheel)
+    assert [name for name in names if re.fullmatch(r"ralph/_prompts/[\w-]+\.md\.j2", name)]
+    assert {"ralph/_example/config.toml", "ralph/py.typed"} <= names
+
+
+def test_the_sdist_has_all_that_the_wheel_needs(wheel: Path, tmp_path: Path) -> None:
+    sdist = build("sdist", ROOT, tmp_path / "sdist")
+    run(sys.executable, "-m", "tarfile", "--extract", sdist, tmp_path / "unpacked", cwd=tmp_path)
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert members(build("wheel", unpacked, tmp_path / "wheel")) == members(wheel)
+
+
+def test_version(installed_ralph: Path, tmp_path: Path) -> None:
+    said = subprocess.run([installed_ralph, "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert (said.returncode, said.stdout.split()[-1:], said.stderr) == (0, [__version__], "")
+
+
+def test_the_installed_wheel_runs_an_example_goal(
+    installed_ralph: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    goal = ROOT / "examples" / "goals" / "answer.md"
+    write_check(repo)
+    claude_script([write("answer.txt", "41\n"), summary("DONE")], [write("answer.txt", "42\n"), summary("DONE")])
+
+    done = subprocess.run([installed_ralph, "run", goal], cwd=repo, env=ralph.env, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "proven by .ralph/check" in done.stdout
+    assert (result(repo, "answer")["proven"], result(repo, "answer")["iterations"]) == (True, 2)
+    assert len(commits(repo)) == 3
