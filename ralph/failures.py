@@ -163,7 +163,8 @@ def _without_result(seen: Evidence) -> Ending:
         return Ending(End.CRASHED, f"the agent was killed by signal {-seen.exit_code} without a result{said}")
     if seen.exit_code:
         return Ending(End.CRASHED, f"the agent exited with {seen.exit_code} without a result{said}")
-    return Ending(End.NO_RESULT, f"the agent exited with 0 without a result{said}")
+    left = "closed its output" if seen.exit_code is None else "exited with 0"
+    return Ending(End.NO_RESULT, f"the agent {left} without a result{said}")
 
 
 def _of_error(turn: TurnEnded, quota: RateLimited | None) -> End:

@@ -81,10 +81,15 @@ class Repo:
         head = (self.git_dir / "HEAD").read_text("utf-8", "replace").strip()
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
-    def hold_branch(self, branch: str) -> bool:
-        """Put HEAD back on `branch` if it was moved off, leaving index and files as they are; tell whether it was."""
+    def hold_branch(self, branch: str, tip: str | None) -> bool:
+        """Put HEAD back on `branch` if it was moved off, leaving index and files as they are; tell whether it was.
+
+        A branch that is gone is made again at `tip`, the last commit known to be on it.
+        """
         if not branch or self.branch() == branch:
             return False
+        if tip is not None and not self._exists(f"refs/heads/{branch}"):
+            _git(self.root, "update-ref", f"refs/heads/{branch}", tip)
         _git(self.root, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
         return True
 
@@ -104,7 +109,7 @@ class Repo:
     def dirty_paths(self, goal: Path) -> list[str]:
         """What is changed or untracked, apart from the goal file, `.ralph/` and untracked secrets."""
         dirty: list[str] = []
-        for entry in self._list("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"):
+        for entry in self._status():
             kind, path = entry[:2], entry[3:]
             if not self._is_ours(path, goal) and not (kind == "??" and looks_secret(path)):
                 dirty.append(path)
@@ -112,9 +117,12 @@ class Repo:
 
     def commit_all(self, message: str, goal: Path) -> Committed:
         """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`."""
-        untracked = self._list("ls-files", "--others", "--exclude-standard", "-z")
+        status = [(entry[:2], entry[3:]) for entry in self._status()]
+        untracked = [path for kind, path in status if kind == "??"]
+        if staged := [path for kind, path in status if kind[0] == "A" and looks_secret(path)]:
+            _git(self.root, "rm", "--cached", "--quiet", "--force", "--", *staged)  # the agent's own `git add`
         ours = [path for path in untracked if self._is_ours(path, goal)]
-        secrets = [path for path in untracked if looks_secret(path) and path not in ours]
+        secrets = [path for path in untracked if looks_secret(path) and path not in ours] + staged
         nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
         if left_out := [*ours, *secrets, *nested]:
             wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
@@ -143,8 +151,10 @@ class Repo:
     def _is_ours(self, path: str, goal: Path) -> bool:
         return path.split("/", 1)[0] == ".ralph" or self.root / path == goal.parent.resolve() / goal.name
 
-    def _list(self, *args: str) -> list[str]:
-        return [entry for entry in _git(self.root, *args).split("\0") if entry]
+    def _status(self) -> list[str]:
+        """One entry a path that is changed or untracked: two letters, a space, the path."""
+        out = _git(self.root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+        return [entry for entry in out.split("\0") if entry]
 
     def _exists(self, ref: str) -> bool:
         return _run(self.root, "show-ref", "--verify", "--quiet", ref)[0] == 0
@@ -202,7 +212,9 @@ def clone(url: str, destination: Path, branch: str) -> Repo:
         try:
             status, _, err = _run(destination.parent, "clone", "--quiet", "--", source, str(staging / "clone"))
             if status != 0:
-                raise RepoError(f"cannot clone {url}: {_last_line(err)}", f"check access with: git ls-remote {url}")
+                said = _without_password(_last_line(err))
+                shown = _without_password(url)
+                raise RepoError(f"cannot clone {shown}: {said}", f"check access with: git ls-remote {shown}")
             (staging / "clone").rename(destination)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -221,6 +233,10 @@ def open_repo_or_bare(path: Path) -> Path:
     if status != 0:
         raise UsageError(f"{path} is not a git repository: {_last_line(err)}")
     return Path(out.strip())
+
+
+def _without_password(text: str) -> str:
+    return re.sub(r"//[^@/\s]*@", "//", text)
 
 
 def _safe(part: str) -> str:

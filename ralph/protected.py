@@ -40,11 +40,11 @@ def restore(root: Path, store: Path, aside: Path) -> list[str]:
     own = root / ".ralph"
     aside.mkdir(parents=True, exist_ok=True)
     if own.is_symlink() or (own.exists() and not own.is_dir()):
-        shutil.move(own, _free(aside / ".ralph"))
+        _move(own, aside)
     own.mkdir(exist_ok=True)
     for name in undone:
         if (own / name).is_symlink() or (own / name).exists():
-            shutil.move(own / name, _free(aside / name))
+            _move(own / name, aside)
         _copy(store / name, own / name)
     return undone
 
@@ -54,6 +54,13 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
     elif source.is_dir():
         shutil.copytree(source, target, symlinks=True)
+
+
+def _move(path: Path, aside: Path) -> None:
+    if path.is_symlink() or path.is_file() or path.is_dir():
+        shutil.move(path, _free(aside / path.name))
+    else:
+        path.unlink()  # a pipe, a socket, a device: it holds nothing that could be lost
 
 
 def _content(path: Path) -> object:

@@ -112,7 +112,7 @@ KEYS: Mapping[str, Key] = {
     "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
     "modes.worker.system_prompt_file": Key(_text, ""),
     "agents.claude.path": Key(_text, "", guarded=True),
-    "agents.claude.permission_mode": Key(_choice(*PERMISSION_MODES), ""),
+    "agents.claude.permission_mode": Key(_choice(*PERMISSION_MODES), "", guarded=True),
     "agents.claude.auth": Key(_choice("login", "api-key"), "login", guarded=True),
     "agents.claude.project_settings": Key(_flag, True),
     "agents.claude.max_retries": Key(_written(lambda text: 0 if text.strip() == "0" else parse_count(text)), 3),
@@ -364,6 +364,7 @@ def set_value(path: Path, name: str, written: str) -> str:
 
 def _replace_file(path: Path, content: str) -> str:
     note = ""
+    path = path.resolve()  # a linked configuration stays linked
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = path.read_text("utf-8") if path.exists() else ""
@@ -373,6 +374,8 @@ def _replace_file(path: Path, content: str) -> str:
             note = f"comments are not carried over: the file as it was is {kept}"
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(content, "utf-8")
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o777)
         temporary.replace(path)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

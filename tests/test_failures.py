@@ -130,6 +130,10 @@ def test_a_stream_without_a_result_is_judged_by_the_exit(
     assert reason in ending.reason
 
 
+def test_an_agent_that_closed_its_output_but_did_not_exit_is_not_said_to_have_exited() -> None:
+    assert "exited with 0" not in classify(Evidence(exit_code=None)).reason
+
+
 def test_the_answer_of_a_background_task_is_not_the_sessions() -> None:
     answer = classify(seen_in("03c")).answer
     assert answer == Answer(Verdict.CONTINUE, "left bg")

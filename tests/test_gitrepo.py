@@ -299,9 +299,9 @@ def test_head_is_put_back_and_the_files_stay(repo: Path) -> None:
     write(repo, "work")
     git(repo, "checkout", "--quiet", "-b", "elsewhere")
     found = open_repo(repo)
-    assert found.hold_branch("main") is True
+    assert found.hold_branch("main", None) is True
     assert (found.branch(), (repo / "work").exists()) == ("main", True)
-    assert found.hold_branch("main") is False
+    assert found.hold_branch("main", None) is False
 
 
 def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
@@ -309,18 +309,18 @@ def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
     write(repo, "work")
     commit_all(repo, "theirs")
     found = open_repo(repo)
-    found.hold_branch("main")
+    found.hold_branch("main", None)
     found.commit_all("step", repo / "goal.md")
     assert "work" in names(repo, "main")
 
 
 def test_a_run_on_no_branch_holds_none(repo: Path) -> None:
-    assert open_repo(repo).hold_branch("") is False
+    assert open_repo(repo).hold_branch("", None) is False
 
 
 def test_a_head_that_was_detached_is_put_back(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "--detach")
-    assert open_repo(repo).hold_branch("main") is True
+    assert open_repo(repo).hold_branch("main", None) is True
 
 
 @pytest.mark.parametrize("branch", ["side", "ralph/speed"])
@@ -470,3 +470,30 @@ def test_a_place_that_holds_something_else_is_not_taken_for_the_clone(repo: Path
     with pytest.raises((UsageError, RepoError)):
         clone(str(repo), repo / "clones" / "speed", "ralph/speed")
     assert git(repo, "branch", "--show-current") == "main"
+
+
+def test_a_branch_that_was_deleted_is_made_again_where_it_was(repo: Path) -> None:
+    tip = git(repo, "rev-parse", "main")
+    git(repo, "switch", "--quiet", "-c", "elsewhere")
+    git(repo, "branch", "--quiet", "-D", "main")
+    found = open_repo(repo)
+    assert found.hold_branch("main", tip) is True
+    found.commit_all("step", repo / "goal.md")
+    assert git(repo, "rev-parse", "main~1") == tip
+
+
+def test_a_secret_that_the_agent_staged_is_left_out_and_stays_in_the_tree(repo: Path) -> None:
+    write(repo, ".env", "ok.txt")
+    git(repo, "add", "--all")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert done.left_out == (".env",)
+    assert ".env" not in names(repo)
+    assert "ok.txt" in names(repo)
+    assert (repo / ".env").exists()
+
+
+def test_a_password_in_an_address_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(RepoError) as caught:
+        clone("http://user:hunter2@127.0.0.1:9/x/y", tmp_path / "clone", "main")
+    assert "hunter2" not in caught.value.message + caught.value.hint
+    assert "127.0.0.1:9/x/y" in caught.value.message

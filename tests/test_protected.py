@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -138,6 +139,16 @@ def test_whatever_was_done_is_undone(place: Place, spoil: Callable[[Place], None
     assert tree(place.own) == place.before
     assert protected.changed(place.root, place.store) == []
     assert tree(outside(place)) == left_outside
+
+
+def test_what_cannot_be_moved_to_another_file_system_is_undone_all_the_same(place: Place) -> None:
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == place.root.stat().st_dev:
+        pytest.skip("there is no second file system to write to")
+    put_fifo(place)
+    with TemporaryDirectory(dir=elsewhere) as aside:
+        assert protected.restore(place.root, place.store, Path(aside)) == ["check"]
+    assert tree(place.own) == place.before
 
 
 def test_what_was_added_is_kept_aside(place: Place) -> None:

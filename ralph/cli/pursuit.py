@@ -203,7 +203,7 @@ class Pursuit:
                 self.settings.agent, "worker", run.iteration, timestamp(time.time())
             ),
             restore_protected=lambda: protected.restore(self.repo.root, self.journal.snapshot, self.journal.undone),
-            hold_branch=lambda: self.repo.hold_branch(self._last_saved.branch),
+            hold_branch=self._hold_branch,
             commit=lambda message: self.repo.commit_all(message, self.goal.path),
             record=self.journal.record,
             save=self._save,
@@ -217,6 +217,10 @@ class Pursuit:
             new_id=lambda: str(uuid.uuid4()),
             interrupted=lambda: self.signals.first,
         )
+
+    def _hold_branch(self) -> bool:
+        run = self._last_saved
+        return self.repo.hold_branch(run.branch, run.history.last.commit if run.history.last else run.base)
 
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
         prompts = Prompts(self.journal.snapshot / "prompts")
