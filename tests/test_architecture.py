@@ -57,7 +57,7 @@ LAYERS["__main__"] = {"cli"}
 # library -> the only modules that may import it
 DOORS: dict[str, set[str]] = {
     "dotenv": {"settings"},
-    "fcntl": {"journal"},
+    "fcntl": {"journal", "process"},
     "git": {"gitrepo"},
     "jinja2": {"prompts"},
     "platformdirs": {"settings"},

@@ -1,0 +1,7 @@
+"""Start, feed, read and stop one child and its tree: the only place that knows of subprocesses, signals and threads."""
+
+from ralph.process.child import Child
+from ralph.process.guardian import StartError
+from ralph.process.signals import Signals
+
+__all__ = ["Child", "Signals", "StartError"]
