@@ -63,7 +63,7 @@ def _command_check(root: Path, command: str, timeout: float, path: str) -> Check
 
 
 def run_check(
-    check: Check, *, root: Path, environment: Mapping[str, str], log: Path, stop_requested: Callable[[], bool]
+    check: Check, *, root: Path, environment: Mapping[str, str], log: Path, stop_requests: Callable[[], int]
 ) -> CheckReport:
     """Run the check with the repository root as working directory; its whole output goes to `log`."""
     started = time.monotonic()
@@ -76,9 +76,12 @@ def run_check(
                     excerpt.feed(
                         line + b"\n" if isinstance(line, bytes) else f"[a line of {line.size} bytes]\n".encode()
                     )
-                if not timed_out and (time.monotonic() - started > check.timeout or stop_requested()):
+                requests = stop_requests()
+                if not timed_out and (time.monotonic() - started > check.timeout or requests):
                     timed_out = True
                     child.stop()
+                if requests > 1:
+                    child.kill()
             exit_code = child.exit_code
     except StartError as error:
         return CheckReport(_CANNOT_START, time.monotonic() - started, f"{error.message}\n")

@@ -4,11 +4,14 @@
     ├─ UsageError                 2   bad flag, goal or setting, not a repository, dirty tree, lock held
     ├─ BlockedError               6   agent binary missing, a check required but absent
     ├─ RepoError                  1   git refused
-    └─ StateError                 1   the run directory is corrupt, or of a newer version
+    ├─ DiskError(path, error)     1   full, read-only, broken; at the start of a run 2
+    └─ StateError                 1   the run directory is of a newer version
     Interrupted(signal)       128+n   SIGINT 130, SIGTERM 143, SIGHUP 129
 
 Anything else that escapes is a bug: exit 3. How a session ended is not a fault but a value: see `failures`.
 """
+
+import errno
 
 
 class RalphError(Exception):
@@ -36,6 +39,19 @@ class BlockedError(RalphError):
 
 class RepoError(RalphError):
     """git refused."""
+
+
+class DiskError(RalphError):
+    """A file cannot be read or written."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = (
+            "free some space, then run this again: it goes on where it was"
+            if full
+            else "mend that, then run this again"
+        )
+        super().__init__(f"{path}: {error.strerror or error}", hint)
 
 
 class StateError(RalphError):

@@ -18,6 +18,7 @@ from typing import cast
 import git
 
 from ralph.errors import RepoError, UsageError
+from ralph.process import running_in
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
@@ -33,6 +34,9 @@ _ENVIRONMENT = {
     "GIT_EDITOR": "true",
     "LC_ALL": "C",
 }
+
+_FAR_ENOUGH = 20_000
+"""Commits to look through for those of a lost run."""
 
 FALLBACK_IDENTITY = "ralph <ralph@localhost>"
 _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
@@ -64,6 +68,15 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class IterationCommit:
+    """A commit of ralph's: when it was made and what it says."""
+
+    sha: str
+    at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Repo:
     """A working tree; without an identity of its own it commits under ralph's."""
 
@@ -78,7 +91,10 @@ class Repo:
 
     def branch(self) -> str:
         """The current branch; empty when HEAD is detached."""
-        head = (self.git_dir / "HEAD").read_text("utf-8", "replace").strip()
+        try:
+            head = (self.git_dir / "HEAD").read_text("utf-8", "replace").strip()
+        except OSError as error:
+            raise RepoError(f"{self.root} is no git repository any more: {error.strerror}") from error
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
     def hold_branch(self, branch: str, tip: str | None) -> bool:
@@ -117,6 +133,7 @@ class Repo:
 
     def commit_all(self, message: str, goal: Path) -> Committed:
         """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`."""
+        self.clear_stale_locks()  # the session may have been ended in the middle of a git command of its own
         status = [(entry[:2], entry[3:]) for entry in self._status()]
         untracked = [path for kind, path in status if kind == "??"]
         if staged := [path for kind, path in status if kind[0] == "A" and looks_secret(path)]:
@@ -137,6 +154,35 @@ class Repo:
         if head is None:
             raise RepoError(f"git committed in {self.root}, but HEAD names no commit")
         return Committed(head, tuple(secrets), tuple(nested))
+
+    def iteration_commits(self, since: str | None) -> list[IterationCommit]:
+        """The commits that may be iterations, oldest first: those after `since`, or the latest on the branch."""
+        if self.head() is None:
+            return []
+        known = since is not None and _run(self.root, "merge-base", "--is-ancestor", since, "HEAD")[0] == 0
+        span = [f"{since}..HEAD"] if known else [f"--max-count={_FAR_ENOUGH}", "HEAD"]
+        out = _git(self.root, "log", "--reverse", "-z", "--first-parent", "--format=%H%n%ct%n%B", *span, "--")
+        entries = (entry.split("\n", 2) for entry in out.split("\0") if entry)
+        return [IterationCommit(sha, float(at), message) for sha, at, message in entries]
+
+    def parent(self, commit: str) -> str | None:
+        """The commit before this one; None if it is the first."""
+        status, out, _ = _run(self.root, "rev-parse", "--verify", "--quiet", f"{commit}^")
+        return out.strip() if status == 0 else None
+
+    def clear_stale_locks(self) -> list[str]:
+        """Remove the locks that a killed git left behind; while a git lives in this tree they are its own."""
+        names = ["index.lock", "HEAD.lock", "packed-refs.lock", f"refs/heads/{self.branch()}.lock"]
+        cleared: list[str] = []
+        for name in names:
+            lock = self.git_dir / name
+            if lock.is_file():
+                # Not by who has it open: git closes the file while an editor waits for the message.
+                if pids := running_in(self.root, "git"):
+                    raise RepoError(f"{lock}: git process {pids[0]} works here", "let it end, then run this again")
+                lock.unlink(missing_ok=True)
+                cleared.append(name)
+        return cleared
 
     def exclude(self, patterns: Sequence[str]) -> None:
         """Keep `patterns` out of every commit, in this repository alone."""

@@ -10,7 +10,8 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +19,16 @@ from typing import BinaryIO
 
 from ralph import jsonline
 from ralph.budget import Spend
-from ralph.errors import StateError, UsageError
+from ralph.errors import DiskError, StateError, UsageError
 from ralph.events import Stamped, stamped_to_json
 from ralph.history import History, Iteration
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.verdict import Verdict
 
 VERSION = 1
+
+_DYING = 12.0
+"""Seconds that a lock whose owner is dead may still be held."""
 
 
 def repo_key(root: Path) -> str:
@@ -49,27 +53,54 @@ class RepoLock:
 
     def __enter__(self) -> "RepoLock":
         make_private_directory(self._path.parent)
-        file = os.fdopen(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = jsonline.mapping(_decoded(file.read()))
+        file = self._open()
+        deadline = time.monotonic() + _DYING
+        while not _locked(file):
+            owner = jsonline.mapping(_decoded(os.pread(file.fileno(), 4096, 0)))
+            if _is_gone(owner) and time.monotonic() < deadline:
+                time.sleep(0.02)  # its owner was killed, and its guardian is ending what it had started
+                continue
             file.close()
             raise UsageError(
                 f"another run works in this repository: goal {owner.get('goal', '?')}, process {owner.get('pid', '?')}"
                 f" on {owner.get('host', '?')}",
                 "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
-            ) from None
+            )
         file.truncate(0)
         file.write(jsonline.encode({"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}).encode())
         self._file = file
         return self
+
+    def _open(self) -> BinaryIO:
+        with _disk(self._path):
+            return open(self._path, "a+b", buffering=0, opener=_private)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
             self._file.close()
+
+
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_gone(owner: Mapping[str, object]) -> bool:
+    pid = jsonline.count(owner.get("pid"))
+    if not pid or owner.get("host") != socket.gethostname():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _decoded(data: bytes) -> object:
@@ -94,10 +125,21 @@ class Saved:
     goal_path: str
     goal_digest: str
     exit_code: int | None
+    counted: str
+    """The last raw log whose cost is in the run's spend."""
+    rebuilt_because: str = ""
+    """Why the directory did not tell, if it did not."""
 
     @property
     def finished(self) -> bool:
         return self.exit_code == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A run directory that cannot say what its run is."""
+
+    reason: str
 
 
 class Journal:
@@ -120,39 +162,65 @@ class Journal:
     def logs(self) -> Path:
         return self.directory / "logs"
 
-    def load(self) -> Saved | None:
+    def load(self) -> Saved | Damaged | None:
         """Read the last run of this goal, if there is one."""
         path = self.directory / "run.json"
         try:
             document = jsonline.mapping(jsonline.decode(path.read_text("utf-8")))
         except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError, jsonline.Malformed) as error:
-            raise StateError(f"{path} cannot be read: {error}", "move it aside, or start anew with --fresh") from error
-        if jsonline.count(document.get("version")) != VERSION:
+            return Damaged(f"{path} is gone") if self.directory.is_dir() else None
+        except IsADirectoryError:
+            return Damaged(f"{path} is a directory")
+        except OSError as error:
+            raise DiskError(path, error) from error
+        except (UnicodeDecodeError, jsonline.Malformed) as error:
+            return Damaged(f"{path} is damaged ({error})")
+        version = jsonline.count(document.get("version"))
+        if version > VERSION:
             raise StateError(
-                f"{path} is of version {document.get('version')!r}; this ralph knows version {VERSION}",
-                "use the ralph that wrote it, or start anew with --fresh",
+                f"{path} is of version {version}; this ralph knows version {VERSION}",
+                "use the ralph that wrote it, or archive that run with --fresh",
             )
+        if version < VERSION or not jsonline.text(document.get("run")):
+            return Damaged(f"{path} is damaged (it names no run)")
         exit_code = document.get("exit_code")
         return Saved(
             _run_from(document, self._progress()),
             jsonline.text(document.get("goal_path")),
             jsonline.text(document.get("goal_digest")),
             exit_code if isinstance(exit_code, int) else None,
+            jsonline.text(document.get("counted")),
         )
 
-    def archive(self, saved_id: str) -> Path | None:
+    def set_aside_damaged(self) -> None:
+        """Keep an unreadable `run.json` under another name."""
+        path = self.directory / "run.json"
+        number = 1
+        while (target := self.directory / f"run.json.damaged-{number}").exists():
+            number += 1
+        if path.exists():
+            with _disk(path):
+                path.rename(target)
+
+    def ended_proven(self) -> bool:
+        """Tell whether `result.json` says that the last run is done, for when `run.json` cannot."""
+        try:
+            document = jsonline.mapping(_decoded((self.directory / "result.json").read_bytes()))
+        except OSError:
+            return False
+        return document.get("exit_code") == 0
+
+    def archive(self) -> Path | None:
         """Move the last run aside, whole; nothing is ever wiped."""
         if not self.directory.exists():
             return None
-        target = self.directory.parent / ".archive" / f"{self.directory.name}-{saved_id or 'unknown'}"
-        number = 0
-        while target.exists():
+        folder = self.directory.parent / ".archive"
+        make_private_directory(folder)
+        number = 1
+        while (target := folder / f"{self.directory.name}-{number}").exists():
             number += 1
-            target = target.with_name(f"{self.directory.name}-{saved_id or 'unknown'}-{number}")
-        make_private_directory(target.parent)
-        self.directory.rename(target)
+        with _disk(target):
+            self.directory.rename(target)
         return target
 
     def open(self) -> None:
@@ -186,13 +254,24 @@ class Journal:
         stem = f"{re.sub(r'[:.]', '', at)}-{mode}-{self.directory.name}-{iteration}"
         return LogFiles(directory / f"{stem}.ndjson", directory / f"{stem}.stderr")
 
+    def session_logs(self, agent: str, after: str = "") -> list[Path]:
+        """The raw logs of the agent's sessions later than the one named `after`, oldest first."""
+        found = sorted((self.logs / agent).glob("*.ndjson"))
+        return [log for log in found if log.name > after]
+
+    def rewrite_progress(self, history: History) -> None:
+        """Set the progress to what is known to be committed."""
+        lines = (jsonline.encode(_progress_entry(iteration)) + "\n" for iteration in history.iterations)
+        replace_file(self.directory / "progress.jsonl", "".join(lines))
+
     def record(self, iteration: Iteration) -> None:
         """Append a finished iteration to the progress; its commit exists already."""
-        with _append(self.directory / "progress.jsonl") as file:
-            _write_line(file, jsonline.encode({"iteration": iteration.number, **_without(asdict(iteration), "number")}))
+        path = self.directory / "progress.jsonl"
+        with _disk(path), _append(path) as file:
+            _write_line(file, jsonline.encode(_progress_entry(iteration)))
             os.fsync(file.fileno())
 
-    def save(self, run: Run, *, goal_path: Path, goal_digest: str, exit_code: int | None = None) -> None:
+    def save(self, run: Run, *, goal_path: Path, goal_digest: str, counted: str, exit_code: int | None = None) -> None:
         """Write where the run stands; atomically, so that the file is the old one or the new one."""
         document = {
             "version": VERSION,
@@ -207,6 +286,7 @@ class Journal:
             "failed": run.failed,
             "check": None if run.check is None else asdict(run.check),
             "notes": list(run.notes),
+            "counted": counted,
             "exit_code": exit_code,
         }
         replace_file(self.directory / "run.json", jsonline.encode(document) + "\n")
@@ -277,8 +357,14 @@ def _run_from(document: Mapping[str, object], history: History) -> Run:
     )
 
 
-def _without(document: dict[str, object], name: str) -> dict[str, object]:
-    return {key: value for key, value in document.items() if key != name}
+def _progress_entry(iteration: Iteration) -> dict[str, object]:
+    return {
+        "iteration": iteration.number,
+        "at": iteration.at,
+        "summary": iteration.summary,
+        "commit": iteration.commit,
+        "verdict": iteration.verdict,
+    }
 
 
 def _last_seq(path: Path) -> int:
@@ -300,34 +386,55 @@ def _last_seq(path: Path) -> int:
 
 def make_private_directory(path: Path) -> None:
     """Make a directory, and those above it, that only the user can enter."""
-    if not path.parent.exists():
-        make_private_directory(path.parent)
-    path.mkdir(mode=0o700, exist_ok=True)
+    with _disk(path):
+        if not path.parent.exists():
+            make_private_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
     """Write a whole file so that a crash leaves the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content.encode("utf-8", "replace"))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with _disk(path):
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content.encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _disk(path: Path) -> Generator[None]:
+    """Name the file whose reading or writing failed."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(path, error) from error
 
 
 def _append(path: Path) -> BinaryIO:
     """Open for appending; a torn last line is closed first, so that the next one stands alone."""
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "a+b", buffering=0)
-    if file.seek(0, os.SEEK_END) > 0:
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) != b"\n":
-            file.write(b"\n")
+    with _disk(path):
+        file = open(path, "a+b", buffering=0, opener=_private)  # noqa: SIM115 - the caller closes it
+        if file.seek(0, os.SEEK_END) > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
     return file
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _write_line(file: BinaryIO, line: str) -> None:
     """One write a line; a short one (a full disk gives no error for it) is carried on until the error comes."""
     rest = memoryview(line.encode() + b"\n")
-    while rest:
-        rest = rest[file.write(rest) :]
+    with _disk(Path(file.name)):
+        while rest:
+            rest = rest[file.write(rest) :]

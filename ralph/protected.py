@@ -19,10 +19,13 @@ def require_plain_directory(root: Path) -> None:
 
 def take(root: Path, store: Path) -> None:
     """Copy the protected files into `store`, replacing what is there."""
-    shutil.rmtree(store, ignore_errors=True)
-    store.mkdir(parents=True)
+    fresh = store.with_name(f"{store.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
     for name in NAMES:
-        _copy(root / ".ralph" / name, store / name)
+        _copy(root / ".ralph" / name, fresh / name)
+    shutil.rmtree(store, ignore_errors=True)
+    fresh.rename(store)  # whole or not at all: half a copy would later pass for the user's word
 
 
 def changed(root: Path, store: Path) -> list[str]:

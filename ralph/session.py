@@ -91,8 +91,7 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
         while (lines := process.read(_POLL)) is not None:
             for line in lines:
                 talk.hear(line)
-            if not talk.settled:
-                watch.look()
+            watch.look(settled=talk.settled)
         talk.close()
         exit_code = process.exit_code
         ending = classify(talk.evidence(exit_code, watch.reason))
@@ -111,7 +110,7 @@ class _Watch:
     reason: str = ""
     requests_seen: int = 0
 
-    def look(self) -> None:
+    def look(self, *, settled: bool) -> None:
         requests = self.kit.stop_requests()
         if requests > self.requests_seen:
             self.requests_seen = requests
@@ -119,7 +118,7 @@ class _Watch:
                 self.process.stop(self.kit.runner.interrupt())
             else:
                 self.process.kill()
-        if self.reason or requests:
+        if self.reason or requests or settled:
             return
         if self.process.idle_seconds > self.kit.idle_timeout:
             self._end(f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)")

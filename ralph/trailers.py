@@ -1,7 +1,40 @@
 """The message of an iteration's commit: its trailers are what a lost run directory is rebuilt from."""
 
+import contextlib
+from dataclasses import dataclass
+
 from ralph.budget import Spend
-from ralph.verdict import Answer
+from ralph.verdict import Answer, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class IterationMessage:
+    """What the message of an iteration's commit says; `spend` is the run's, cumulative."""
+
+    goal: str
+    run: str
+    iteration: int
+    verdict: Verdict
+    spend: Spend
+    summary: str
+
+
+def read_message(message: str) -> IterationMessage | None:
+    """Read back what `commit_message` wrote; None if it is no iteration's message."""
+    body, _, last = message.rstrip().rpartition("\n\n")
+    trailers = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+    with contextlib.suppress(KeyError, ValueError):
+        cost = trailers["Ralph-Cost-USD"]
+        return IterationMessage(
+            trailers["Ralph-Goal"],
+            trailers["Ralph-Run"],
+            int(trailers["Ralph-Iteration"]),
+            Verdict(trailers["Ralph-Verdict"]),
+            Spend(0.0 if cost == "unknown" else float(cost), int(trailers["Ralph-Tokens"]), cost != "unknown"),
+            body.partition("\n\n")[2].strip(),
+        )
+    return None
+
 
 _SCISSORS = "--- >8 ---"
 

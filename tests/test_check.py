@@ -37,7 +37,7 @@ def run(root: Path, check: Check, *, stop: bool = False) -> CheckReport:
         root=root,
         environment={"PATH": PATH, "RALPH_GOAL": "speed"},
         log=root / "check.log",
-        stop_requested=lambda: stop,
+        stop_requests=lambda: int(stop),
     )
 
 

@@ -264,8 +264,8 @@ def test_a_repository_that_the_agent_made_inside_is_left_out(repo: Path, committ
 
 
 def test_what_git_refuses_is_said_with_its_words(repo: Path) -> None:
-    (repo / ".git" / "index.lock").touch()
-    with pytest.raises(RepoError, match=r"index\.lock"):
+    (repo / ".git" / "index").write_bytes(b"no index")
+    with pytest.raises(RepoError, match="index file"):
         open_repo(repo).commit_all("step", repo / "goal.md")
 
 

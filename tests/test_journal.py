@@ -19,7 +19,7 @@ from ralph.budget import Spend
 from ralph.errors import StateError, UsageError
 from ralph.events import Stamped, Tag, Text
 from ralph.history import History, Iteration
-from ralph.journal import Journal, RepoLock, make_private_directory, replace_file, repo_key
+from ralph.journal import Damaged, Journal, RepoLock, Saved, make_private_directory, replace_file, repo_key
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.verdict import Verdict
 
@@ -44,9 +44,11 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
     with opened(directory) as journal:
         for item in run.history.iterations:
             journal.record(item)
-        journal.save(run, goal_path=Path("/goals/speed.md"), goal_digest="d1", exit_code=exit_code)
+        journal.save(
+            run, goal_path=Path("/goals/speed.md"), goal_digest="d1", counted="last.ndjson", exit_code=exit_code
+        )
     saved = Journal(directory).load()
-    assert saved is not None
+    assert isinstance(saved, Saved)
     assert (saved.goal_path, saved.goal_digest, saved.exit_code) == ("/goals/speed.md", "d1", exit_code)
     return saved.run
 
@@ -101,17 +103,28 @@ def test_a_run_that_has_barely_begun_is_loaded(tmp_path: Path) -> None:
 def test_only_a_run_that_ended_0_is_finished(tmp_path: Path, exit_code: int | None, finished: bool) -> None:
     saved_and_loaded(tmp_path / "speed", Run("r", "speed", "main", None), exit_code)
     saved = Journal(tmp_path / "speed").load()
-    assert saved is not None
+    assert isinstance(saved, Saved)
     assert saved.finished is finished
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 2}', b'{"version": "1"}', b"{}", b"[" * 100_000],
-    ids=["empty", "torn", "list", "null", "bytes", "newer", "text", "none", "deep"],
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}', b'{"version": "1"}', b"{}", b"[" * 100_000],
+    ids=["empty", "torn", "list", "null", "bytes", "no run", "text", "none", "deep"],
 )
-def test_a_corrupt_or_newer_state_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_state_is_told_from_none_at_all(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.json").write_bytes(content)
+    damaged = Journal(tmp_path).load()
+    assert isinstance(damaged, Damaged)
+    assert str(tmp_path / "run.json") in damaged.reason
+
+
+def test_a_directory_without_a_state_is_damaged(tmp_path: Path) -> None:
+    assert isinstance(Journal(tmp_path).load(), Damaged)
+
+
+def test_a_newer_state_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"version": 2}')
     with pytest.raises(StateError) as caught:
         Journal(tmp_path).load()
     assert str(tmp_path / "run.json") in caught.value.message
@@ -125,11 +138,11 @@ def test_a_torn_last_line_of_progress_is_tolerated_and_the_next_stands_alone(tmp
     with (tmp_path / "progress.jsonl").open("ab") as file:
         file.write(torn)
     saved = Journal(tmp_path).load()
-    assert saved is not None
+    assert isinstance(saved, Saved)
     assert saved.run == run
     Journal(tmp_path).record(iteration(3))
     again = Journal(tmp_path).load()
-    assert again is not None
+    assert isinstance(again, Saved)
     assert [item.number for item in again.run.history.iterations] == [1, 2, 3]
 
 
@@ -190,7 +203,7 @@ def test_archiving_keeps_everything_and_never_overwrites(tmp_path: Path) -> None
     for text in ("one", "two", "three"):
         with opened(tmp_path / "speed") as journal:
             (journal.directory / "note").write_text(text)
-        moved = journal.archive("0123")
+        moved = journal.archive()
         assert moved is not None
         kept.append(moved)
     assert [(path / "note").read_text() for path in kept] == ["one", "two", "three"]
@@ -198,16 +211,16 @@ def test_archiving_keeps_everything_and_never_overwrites(tmp_path: Path) -> None
 
 
 def test_archiving_nothing_is_nothing(tmp_path: Path) -> None:
-    assert Journal(tmp_path / "speed").archive("r") is None
+    assert Journal(tmp_path / "speed").archive() is None
 
 
 @pytest.mark.parametrize("goal", ["lock", "archive"])
 def test_any_slug_can_name_a_goal(tmp_path: Path, goal: str) -> None:
     with RepoLock(tmp_path, goal):
         saved_and_loaded(tmp_path / goal, Run("r", goal, "main", None))
-        assert Journal(tmp_path / goal).archive("r") is not None
+        assert Journal(tmp_path / goal).archive() is not None
         saved_and_loaded(tmp_path / "other", Run("r", "other", "main", None))
-        assert Journal(tmp_path / "other").archive("r") is not None
+        assert Journal(tmp_path / "other").archive() is not None
         assert Journal(tmp_path / goal).load() is None
 
 
@@ -273,12 +286,13 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
+from ralph.errors import DiskError
 from ralph.journal import replace_file
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     replace_file(Path(sys.argv[1]), "n" * 100_000)
-except OSError as error:
-    print(type(error).__name__)
+except DiskError as error:
+    print(error.message)
 """
 
 
@@ -286,7 +300,7 @@ def test_the_old_file_stays_when_the_new_one_cannot_be_written(tmp_path: Path) -
     path = tmp_path / "run.json"
     replace_file(path, "old\n")
     done = subprocess.run([sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True)
-    assert done.stdout == "OSError\n", done.stderr
+    assert done.stdout == f"{path}: File too large\n", done.stderr
     assert path.read_text() == "old\n"
 
 

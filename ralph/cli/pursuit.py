@@ -1,24 +1,28 @@
 """One start of a run: begins or continues it, binds each step of the loop to disk, and writes down how it ended."""
 
+import contextlib
 import hashlib
 import random
 import sys
 import time
 import uuid
+from collections.abc import Generator
 from dataclasses import replace
 
 from ralph import protected
+from ralph.budget import Spend
 from ralph.check import CheckReport, run_check
 from ralph.cli.letters import farewell, greeting
 from ralph.cli.prepare import Prepared, RunFlags, session_request
-from ralph.errors import Interrupted, RalphError, UsageError
+from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import RunEnded, RunStarted, SessionStarted, Stamped, Tag, Text
-from ralph.journal import Journal, RepoLock, Saved, repo_key
+from ralph.journal import Journal, LogFiles, RepoLock, Saved, repo_key
 from ralph.loop import Kit, pursue
 from ralph.process import Child, Signals
 from ralph.prompts import Prompts
-from ralph.quantities import timestamp
+from ralph.quantities import format_money, timestamp
 from ralph.recorder import Recorder
+from ralph.recovery import rebuilt_run, reconciled, spend_in_log
 from ralph.run import Run, RunResult
 from ralph.runners import Launch, Request
 from ralph.session import Logs, SessionKit
@@ -42,22 +46,22 @@ class Pursuit:
         self.digest = hashlib.sha256(self.goal.text.encode()).hexdigest()
         self.console = Console(sys.stdout, _detail(prepared.flags), str(self.repo.root))
         self.started = time.monotonic()
+        self._counted = ""
 
     def carry_out(self) -> int:
-        self.lock.probe()
-        self._look(self.journal.load())  # refuse before anything is written
-        with self.lock, self.signals.watched():
-            saved = self._look(self.journal.load())
-            run, recovered = self._begin(saved)
-            recorder = self._recorder(run)
-            try:
-                return self._pursue(run, recorder, recovered)
-            finally:
-                self.journal.close()
+        with contextlib.ExitStack() as held:
+            with _refusing_a_bad_disk():
+                self.lock.probe()
+                self._look()  # refuse before anything is written
+                held.enter_context(self.lock)
+                held.enter_context(self.signals.watched())
+                run, said = self._begin(self._look())
+                held.callback(self.journal.close)
+            return self._pursue(run, self._recorder(run), said)
 
-    def _look(self, saved: Saved | None) -> Saved | None:
+    def _look(self) -> Saved | None:
         """Return the run to continue, None for a new one; refuse what cannot begin."""
-        unfinished = saved if saved is not None and not saved.finished and not self.prepared.flags.fresh else None
+        unfinished = self._unfinished()
         if self.prepared.flags.resume and unfinished is None:
             raise UsageError(
                 f"there is no unfinished run of {self.goal.name} to continue", "leave out --continue to begin one"
@@ -71,6 +75,31 @@ class Pursuit:
                 "commit or stash them, or let them join the first commit with --allow-dirty",
             )
         return unfinished
+
+    def _unfinished(self) -> Saved | None:
+        """Find the unfinished run: in its directory or, if that is lost, in the commits it made."""
+        if self.prepared.flags.fresh:
+            return None
+        loaded = self.journal.load()
+        if isinstance(loaded, Saved):
+            return None if loaded.finished else loaded
+        if loaded is not None and self.journal.ended_proven():
+            return None
+        branch = self.prepared.place.branch or self.repo.branch()
+        run = rebuilt_run(self.goal.name, branch, self.repo.iteration_commits(None))
+        if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
+            if run is None or run.unchecked_claim is not None:
+                return None
+            why = "its directory is gone"
+        else:
+            why = loaded.reason
+            if run is None and not self.journal.session_logs(self.settings.agent):
+                return None
+        if run is None:
+            run = Run(_new_run_id(), self.goal.name, branch, self.repo.head())
+        else:
+            run = replace(run, base=self.repo.parent(run.history.iterations[0].commit))
+        return Saved(run, str(self.goal.path), self.digest, exit_code=None, counted="", rebuilt_because=why)
 
     def _refuse_mismatch(self, saved: Saved) -> None:
         if saved.goal_path != str(self.goal.path):
@@ -87,30 +116,48 @@ class Pursuit:
 
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
-        said: list[str] = []
+        said = [f"removed a stale {name} of git" for name in self.repo.clear_stale_locks()]
         if saved is None:
-            previous = self.journal.load()
-            if previous is not None and (moved := self.journal.archive(previous.run.id)) and self.prepared.flags.fresh:
+            if (moved := self.journal.archive()) is not None and self.prepared.flags.fresh:
                 said.append(f"the last run was archived: {moved}")
             if self.prepared.place.branch:
                 self.repo.switch(self.prepared.place.branch)
-            run = Run(uuid.uuid4().hex[:12], self.goal.name, self.repo.branch(), self.repo.head())
+            run = Run(_new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
         else:
-            run = saved.run
-            said.append(f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew")
-            if saved.goal_digest != self.digest:
-                said.append("the goal's text has changed since; the new text counts")
+            run, recovered = self._recover(saved)
+            said += recovered
         self.journal.open()
         self.repo.exclude(EXCLUDES)
         said += self._protect(saved)
-        if saved is not None and self.repo.dirty_paths(self.goal.path):
-            said.append("an interrupted session left changes in the tree; they stay, and the agent is told")
-            run = run.noted(
-                "An earlier session was interrupted or failed; what it left in the tree is still there, uncommitted."
-            )
+        if saved is not None:
+            self.journal.rewrite_progress(run.history)
+            if self.repo.dirty_paths(self.goal.path):
+                said.append("an interrupted session left changes in the tree; they stay, and the agent is told")
+                run = run.noted("An earlier session was cut off; what it left in the tree is still there, uncommitted.")
         self.windows.link_run(self.goal.name, self.journal.directory)
         self._save(run)
         return run, said
+
+    def _recover(self, saved: Saved) -> tuple[Run, list[str]]:
+        """Take up an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
+        run, said = reconciled(saved.run, self.repo.iteration_commits(saved.run.base))
+        logs = self.journal.session_logs(self.settings.agent, after=saved.counted)
+        uncounted = [spend_in_log(log, self.prepared.runner.transcript) for log in logs]
+        spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
+        if spent.cost_usd > run.spend.cost_usd or spent.tokens > run.spend.tokens:
+            if not saved.rebuilt_because:
+                more = format_money(spent.cost_usd - run.spend.cost_usd)
+                said.append(f"counted what a session that was cut off had spent: {more}")
+            run = run.spent(spent)
+        self._counted = logs[-1].name if logs else saved.counted
+        if saved.rebuilt_because:
+            self.journal.set_aside_damaged()
+        opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
+        if saved.rebuilt_because:
+            opening += f" ({saved.rebuilt_because}: rebuilt from {len(run.history.iterations)} commits)"
+        if saved.goal_digest != self.digest:
+            said.append("the goal's text has changed since; the new text counts")
+        return run, [opening, *said]
 
     def _protect(self, saved: Saved | None) -> list[str]:
         """Fix the version of the user's files that rules this run."""
@@ -121,9 +168,7 @@ class Pursuit:
         if not (changed := protected.changed(self.repo.root, store)):
             return []
         names = ", ".join(f".ralph/{name}" for name in changed)
-        if (
-            saved.exit_code is not None
-        ):  # the last start undid the agent's changes and said goodbye: these are the user's
+        if saved.exit_code is not None:  # the last start undid the agent's changes and ended: these are the user's
             protected.take(self.repo.root, store)
             return [f"{names} changed since the last start; the new version rules from now on"]
         protected.restore(self.repo.root, store, self.journal.undone)
@@ -145,25 +190,34 @@ class Pursuit:
         try:
             result = pursue(run, self._kit(recorder))
         except Interrupted as stopped:
-            result = RunResult(
-                self._last_saved, stopped.exit_code, f"interrupted by signal {stopped.signal_number}", proven=False
-            )
+            reason = f"interrupted by signal {stopped.signal_number}"
+            result = RunResult(self._last_saved, stopped.exit_code, reason, proven=False)
         except RalphError as error:
-            self._end(RunResult(self._last_saved, error.exit_code, error.message, proven=False), recorder)
+            self._end_in_fault(error, recorder)
             raise
-        result = self._end(result, recorder)
+        except OSError as error:
+            fault = DiskError(error.filename or self.journal.directory, error)
+            self._end_in_fault(fault, recorder)
+            raise fault from error
+        self._end(result, recorder)
         if not self.prepared.flags.json:
             for label, text in farewell(result, self.prepared, self.journal.directory, time.monotonic() - self.started):
                 self.console.say(label, text)
         return result.exit_code
 
-    def _end(self, result: RunResult, recorder: Recorder) -> RunResult:
-        """Write down how it ended, with everything spent up to now."""
-        result = replace(result, run=result.run.spent(recorder.meter.total))
+    def _end(self, result: RunResult, recorder: Recorder) -> None:
+        """Write down how it ended."""
         self._save(result.run, result.exit_code)
         self.journal.write_result(result, self.repo.head())
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
-        return result
+
+    def _end_in_fault(self, error: RalphError, recorder: Recorder) -> None:
+        """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
+        with contextlib.suppress(DiskError, RepoError):
+            self.journal.write_result(
+                RunResult(self._last_saved, error.exit_code, error.message, proven=False), self.repo.head()
+            )
+            recorder(RunEnded(error.exit_code, error.message, proven=False))
 
     def _run_started(self, run: Run) -> RunStarted:
         check = self.prepared.check
@@ -199,9 +253,7 @@ class Pursuit:
             most_failures=self.settings.failures,
             on_denial=self.settings.on_denial,
             request=self._request,
-            open_logs=lambda run: self.journal.log_files(
-                self.settings.agent, "worker", run.iteration, timestamp(time.time())
-            ),
+            open_logs=self._open_logs,
             restore_protected=lambda: protected.restore(self.repo.root, self.journal.snapshot, self.journal.undone),
             hold_branch=self._hold_branch,
             commit=lambda message: self.repo.commit_all(message, self.goal.path),
@@ -217,6 +269,11 @@ class Pursuit:
             new_id=lambda: str(uuid.uuid4()),
             interrupted=lambda: self.signals.first,
         )
+
+    def _open_logs(self, run: Run) -> LogFiles:
+        logs = self.journal.log_files(self.settings.agent, "worker", run.iteration, timestamp(time.time()))
+        self._counted = logs.stdout.name  # what is saved after the session includes its cost
+        return logs
 
     def _hold_branch(self) -> bool:
         run = self._last_saved
@@ -257,12 +314,14 @@ class Pursuit:
             root=self.repo.root,
             environment=self._child_environment(iteration),
             log=log,
-            stop_requested=lambda: self.signals.count > 0,
+            stop_requests=lambda: self.signals.count,
         )
 
     def _save(self, run: Run, exit_code: int | None = None) -> None:
         self._last_saved = run
-        self.journal.save(run, goal_path=self.goal.path, goal_digest=self.digest, exit_code=exit_code)
+        self.journal.save(
+            run, goal_path=self.goal.path, goal_digest=self.digest, counted=self._counted, exit_code=exit_code
+        )
         limits = self.settings.limits
         self.windows.show_budget(
             cost_usd=run.spend.cost_usd,
@@ -278,3 +337,19 @@ class Pursuit:
 
 def _detail(flags: RunFlags) -> Detail:
     return Detail.QUIET if flags.quiet else Detail.VERBOSE if flags.verbose else Detail.NORMAL
+
+
+def _new_run_id() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+@contextlib.contextmanager
+def _refusing_a_bad_disk() -> Generator[None]:
+    """Before a run has begun, a disk that cannot be written is a reason not to begin."""
+    try:
+        yield
+    except DiskError as error:
+        raise UsageError(error.message, error.hint) from error
+    except OSError as error:
+        fault = DiskError(error.filename or "the disk", error)
+        raise UsageError(fault.message, fault.hint) from error

@@ -2,6 +2,7 @@
 
 from ralph.process.child import Child
 from ralph.process.guardian import StartError
+from ralph.process.others import running_in
 from ralph.process.signals import Signals
 
-__all__ = ["Child", "Signals", "StartError"]
+__all__ = ["Child", "Signals", "StartError", "running_in"]

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from ralph.errors import DiskError
 from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import Guardian
 
@@ -38,7 +39,7 @@ _PIPE_LOST = 3.0
 _EXIT_WAIT = 2.0
 _JOIN_LIMIT = 1.0
 
-_SUSPENDED = 5.0
+_SUSPENDED = 1.5
 """Seconds between two looks at a child after which ralph itself must have been suspended."""
 
 
@@ -100,6 +101,7 @@ class Child:
     @property
     def idle_seconds(self) -> float:
         """Seconds since the child last wrote anything."""
+        self._notice_suspension()
         return time.monotonic() - self._last_byte
 
     @property
@@ -190,7 +192,7 @@ class Child:
                     self._inbox.put(rest)
                 self._inbox.put(None)
             except OSError as error:
-                self._inbox.put(error)
+                self._inbox.put(DiskError(log.name, error))
 
     def _pump_stderr(self, stream: BinaryIO, log: BinaryIO) -> None:
         with stream, log, contextlib.suppress(OSError):
@@ -247,7 +249,15 @@ class _Pipes:
 
 
 def _create_log(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab", buffering=0)
+    """Open a log for appending; named by its path, for the message when it cannot be written."""
+    try:
+        return open(path, "ab", buffering=0, opener=_private)
+    except OSError as error:
+        raise DiskError(path, error) from error
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _write_all(stream: BinaryIO, data: bytes) -> None:

@@ -28,6 +28,7 @@ from ralph.events import (
     Waiting,
 )
 from ralph.quantities import format_duration, format_money, timestamp
+from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import one_line, visible
 from ralph.verdict import TOOL
 
@@ -48,7 +49,7 @@ class Console:
 
     def __init__(self, stream: TextIO, detail: Detail = Detail.NORMAL, root: str = "") -> None:
         """Write to `stream`; paths below `root` are shown relative to it."""
-        self._stream = stream
+        self._outlet = Outlet(stream)
         self._detail = detail
         self._root = root
         self._tools: dict[str, str] = {}
@@ -57,13 +58,11 @@ class Console:
     def __call__(self, stamped: Stamped, _line: str) -> None:
         lines = self.lines(stamped.event)
         if self._detail > Detail.QUIET and lines:
-            self._stream.write("".join(f"{line}\n" for line in lines))
-            self._stream.flush()
+            self._outlet.write("".join(f"{line}\n" for line in lines))
 
     def say(self, label: str, text: str) -> None:
         """Write a line that is no event's: header, recovery, farewell."""
-        self._stream.write("".join(f"{line}\n" for line in _labelled(label, text)))
-        self._stream.flush()
+        self._outlet.write("".join(f"{line}\n" for line in _labelled(label, text)))
 
     def lines(self, event: Event) -> list[str]:
         """What to show of an event."""
@@ -164,8 +163,9 @@ def _quota(event: RateLimited) -> str:
 def json_screen(stream: TextIO) -> Callable[[Stamped, str], None]:
     """A screen for programs: every event as the line that was journaled."""
 
+    outlet = Outlet(stream)
+
     def show(_stamped: Stamped, line: str) -> None:
-        stream.write(line + "\n")
-        stream.flush()
+        outlet.write(line + "\n")
 
     return show

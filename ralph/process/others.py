@@ -1,0 +1,16 @@
+"""Processes that are none of ours, but stand where we want to work."""
+
+import contextlib
+from pathlib import Path
+
+import psutil
+
+
+def running_in(directory: Path, name: str) -> list[int]:
+    """The processes whose program's name begins with `name` and that stand in `directory`, as far as one may look."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.name().startswith(name) and Path(process.cwd()).is_relative_to(directory):
+                found.append(process.pid)
+    return found

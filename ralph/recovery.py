@@ -1,0 +1,94 @@
+"""What a run is, when ralph was cut off: the commits say which iterations are finished, the raw logs what was spent."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ralph.budget import Meter, Spend
+from ralph.events import Usage
+from ralph.history import History, Iteration
+from ralph.lines import LineSplitter, Oversized
+from ralph.quantities import timestamp
+from ralph.run import Run
+from ralph.trailers import IterationMessage, read_message
+from ralph.transcripts import TRANSCRIPTS
+
+_CHUNK = 1 << 20
+
+
+class Commit(Protocol):
+    """A commit that may be an iteration's."""
+
+    @property
+    def sha(self) -> str: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def message(self) -> str: ...
+
+
+def rebuilt_run(goal: str, branch: str, commits: Sequence[Commit]) -> Run | None:
+    """Make a lost run again from its commits: of the runs of this goal on the branch, the newest."""
+    ours = [(commit, said) for commit, said in _read(commits) if said.goal == goal]
+    if not ours:
+        return None
+    newest = ours[-1][1]
+    return Run(
+        id=newest.run, goal=goal, branch=branch, base=None, history=_history(newest.run, ours), spend=newest.spend
+    )
+
+
+def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:
+    """Set the run's history to what is committed, and say what that changed."""
+    history = _history(run.id, _read(commits))
+    recorded = {item.commit: item for item in run.history.iterations}
+    history = History(tuple(_trusted(recorded.get(item.commit), item) for item in history.iterations))
+    if history == run.history:
+        return run, []
+    before, after = run.history.next_number - 1, history.next_number - 1
+    if after > before:
+        return (
+            replace(run, history=history, failures=0, notes=(), check=None),
+            [f"iteration {after} was committed but not recorded; it counts"],
+        )
+    return replace(run, history=history, check=None), [f"the branch holds iterations up to {after}; that counts"]
+
+
+def spend_in_log(log: Path, transcript_name: str) -> Spend:
+    """Count what a session reported in its raw log, by the same path as when it ran."""
+    transcript, meter, splitter = TRANSCRIPTS[transcript_name](), Meter(), LineSplitter()
+
+    def count(lines: Sequence[bytes | Oversized]) -> None:
+        nonlocal meter
+        for line in lines:
+            if isinstance(line, bytes):
+                for event in transcript.feed(line.decode("utf-8", "replace")):
+                    if isinstance(event, Usage):
+                        meter = meter.metered(event)
+
+    with log.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            count(splitter.feed(chunk))
+    count(splitter.flush())
+    return meter.total
+
+
+def _trusted(recorded: Iteration | None, committed: Iteration) -> Iteration:
+    """The record has the better words and time, but only if it speaks of the same iteration."""
+    same = recorded is not None and (recorded.number, recorded.verdict) == (committed.number, committed.verdict)
+    return recorded if recorded is not None and same else committed
+
+
+def _read(commits: Sequence[Commit]) -> list[tuple[Commit, IterationMessage]]:
+    return [(commit, said) for commit in commits if (said := read_message(commit.message)) is not None]
+
+
+def _history(run: str, commits: Sequence[tuple[Commit, IterationMessage]]) -> History:
+    return History(
+        tuple(
+            Iteration(said.iteration, timestamp(commit.at), said.summary, commit.sha, said.verdict)
+            for commit, said in commits
+            if said.run == run
+        )
+    )
