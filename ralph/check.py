@@ -9,10 +9,12 @@ from pathlib import Path
 
 from ralph.errors import UsageError
 from ralph.excerpt import Excerpt
+from ralph.lines import Oversized
 from ralph.process import Child, StartError
 from ralph.quantities import format_duration
 
 _CANNOT_START = 127
+_BINARY = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 _POLL = 0.2
 
 
@@ -44,6 +46,8 @@ def find_check(root: Path, command: str | None, *, timeout: float, path: str) ->
         return None
     if shutil.which(str(script)) is None:
         raise UsageError(f"{script} is not executable", "make it so: chmod +x .ralph/check")
+    if script.read_bytes()[:4] not in _BINARY and not script.read_bytes().startswith(b"#!"):
+        raise UsageError(f"{script} does not say how to run it", "begin it with a line such as #!/bin/sh")
     return Check((str(script),), ".ralph/check", timeout, script=True)
 
 
@@ -62,6 +66,10 @@ def _command_check(root: Path, command: str, timeout: float, path: str) -> Check
     return Check(tuple(argv), command, timeout, script=False)
 
 
+def _printed(line: bytes | Oversized) -> bytes:
+    return line + b"\n" if isinstance(line, bytes) else f"[a line of {line.size} bytes]\n".encode()
+
+
 def run_check(
     check: Check, *, root: Path, environment: Mapping[str, str], log: Path, stop_requests: Callable[[], int]
 ) -> CheckReport:
@@ -72,10 +80,7 @@ def run_check(
     try:
         with Child(check.argv, cwd=root, environment=environment, stdout_log=log, stderr_log=None) as child:
             while (lines := child.read(_POLL)) is not None:
-                for line in lines:
-                    excerpt.feed(
-                        line + b"\n" if isinstance(line, bytes) else f"[a line of {line.size} bytes]\n".encode()
-                    )
+                excerpt.feed(b"".join(map(_printed, lines)))
                 requests = stop_requests()
                 if not timed_out and (time.monotonic() - started > check.timeout or requests):
                     timed_out = True

@@ -68,3 +68,9 @@ class Interrupted(BaseException):
     @property
     def exit_code(self) -> int:
         return 128 + self.signal_number
+
+    @property
+    def name(self) -> str:
+        return {1: "SIGHUP", 2: "Ctrl-C (SIGINT)", 15: "SIGTERM"}.get(
+            self.signal_number, f"signal {self.signal_number}"
+        )

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import git
-
 from ralph.errors import RepoError, UsageError
+from ralph.files import make_private_directory
 from ralph.process import running_in
 
 _GUARDS = (
@@ -42,16 +41,20 @@ FALLBACK_IDENTITY = "ralph <ralph@localhost>"
 _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
 
 _SECRETS = (
-    ".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
-    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", ".pypirc", ".git-credentials", "credentials.json",
+    ".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*",
+    "id_ecdsa*", "id_ed25519*", ".netrc", ".npmrc", ".pypirc", ".git-credentials", "credentials.json",
+    "service-account*.json",
 )  # fmt: skip
+_SECRET_FOLDERS = {".aws", ".ssh", ".gnupg"}
 _NOT_SECRET = (".env.example", ".env.sample", ".env.template", "*.pub")
 
 
 def looks_secret(path: str) -> bool:
-    """Tell by its name whether a file is likely to hold a secret."""
-    name = path.rsplit("/", 1)[-1].lower()
-    return not _matches(name, _NOT_SECRET) and _matches(name, _SECRETS)
+    """Tell by its name, or that of a directory above it, whether a file is likely to hold a secret."""
+    *folders, name = path.lower().rstrip("/").split("/")
+    if _matches(name, _NOT_SECRET):
+        return False
+    return _matches(name, _SECRETS) or not _SECRET_FOLDERS.isdisjoint(folders)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -86,7 +89,7 @@ class Repo:
 
     def head(self) -> str | None:
         """The commit that HEAD is at; None in a repository without any."""
-        status, out, _ = _run(self.root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        status, out, _ = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return out.strip() if status == 0 else None
 
     def branch(self) -> str:
@@ -97,30 +100,37 @@ class Repo:
             raise RepoError(f"{self.root} is no git repository any more: {error.strerror}") from error
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
-    def hold_branch(self, branch: str, tip: str | None) -> bool:
-        """Put HEAD back on `branch` if it was moved off, leaving index and files as they are; tell whether it was.
+    def hold(self, branch: str, tip: str | None) -> list[str]:
+        """Put HEAD back on `branch`, and `branch` on top of `tip`, if either was moved; say what had been done.
 
-        A branch that is gone is made again at `tip`, the last commit known to be on it.
+        Index and files stay as they are: what is in the tree is committed by the next iteration.
         """
-        if not branch or self.branch() == branch:
-            return False
-        if tip is not None and not self._exists(f"refs/heads/{branch}"):
-            _git(self.root, "update-ref", f"refs/heads/{branch}", tip)
-        _git(self.root, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
-        return True
+        undone: list[str] = []
+        if branch and self.branch() != branch:
+            undone.append("switched branches")
+            if tip is not None and not self._exists(f"refs/heads/{branch}"):
+                self._git("update-ref", f"refs/heads/{branch}", tip)
+            self._git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        elif not branch and tip is not None and self.branch():
+            undone.append("left the detached HEAD")
+            (self.git_dir / "HEAD").write_text(f"{tip}\n")
+        if tip is not None and self.head() != tip and self._run("merge-base", "--is-ancestor", tip, "HEAD")[0] != 0:
+            undone.append("moved the branch off its last commit")
+            self._git("update-ref", "HEAD", tip)
+        return undone
 
     def switch(self, branch: str) -> None:
         """Check `branch` out, creating it at HEAD (or from its remote namesake) if it does not exist."""
         if self.branch() == branch:
             return
         if self.head() is None:
-            _git(self.root, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+            self._git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         elif self._exists(f"refs/heads/{branch}"):
-            _git(self.root, "switch", "--quiet", "--end-of-options", branch)
+            self._git("switch", "--quiet", "--end-of-options", branch)
         elif self._exists(f"refs/remotes/origin/{branch}"):
-            _git(self.root, "switch", "--quiet", "--create", branch, "--track", f"refs/remotes/origin/{branch}")
+            self._git("switch", "--quiet", "--create", branch, "--track", f"refs/remotes/origin/{branch}")
         else:
-            _git(self.root, "switch", "--quiet", "--create", branch)
+            self._git("switch", "--quiet", "--create", branch)
 
     def dirty_paths(self, goal: Path) -> list[str]:
         """What is changed or untracked, apart from the goal file, `.ralph/` and untracked secrets."""
@@ -134,40 +144,55 @@ class Repo:
     def commit_all(self, message: str, goal: Path) -> Committed:
         """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`."""
         self.clear_stale_locks()  # the session may have been ended in the middle of a git command of its own
-        status = [(entry[:2], entry[3:]) for entry in self._status()]
-        untracked = [path for kind, path in status if kind == "??"]
-        if staged := [path for kind, path in status if kind[0] == "A" and looks_secret(path)]:
-            _git(self.root, "rm", "--cached", "--quiet", "--force", "--", *staged)  # the agent's own `git add`
+        staged = self._unstage(goal)
+        untracked = [entry[3:] for entry in self._status() if entry.startswith("??")]
         ours = [path for path in untracked if self._is_ours(path, goal)]
-        secrets = [path for path in untracked if looks_secret(path) and path not in ours] + staged
+        secrets = [path for path in untracked if looks_secret(path) and path not in ours]
         nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
         if left_out := [*ours, *secrets, *nested]:
             wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
             paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
-            _git(self.root, "add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
+            self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
         else:
-            _git(self.root, "add", "--all", "--", ":(top)")
+            self._git("add", "--all", "--sparse", "--", ":(top)")
         lent = () if self.has_identity else _LENT_IDENTITY
         options = ("--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
-        _git(self.root, *lent, "commit", *options, said=message.encode("utf-8", "replace"))
+        self._git(*lent, "commit", *options, said=message.encode("utf-8", "replace"))
         head = self.head()
         if head is None:
             raise RepoError(f"git committed in {self.root}, but HEAD names no commit")
-        return Committed(head, tuple(secrets), tuple(nested))
+        ignored = [path for path in staged if looks_secret(path) and path not in secrets]
+        return Committed(head, (*secrets, *ignored), tuple(nested))
+
+    def _unstage(self, goal: Path) -> list[str]:
+        """Take out of the index what the agent has put there and we would not; name it."""
+        added = self._git("diff", "--cached", "--name-only", "--diff-filter=A", "--no-renames", "-z").split("\0")
+        unwanted = [path for path in added if path and (looks_secret(path) or self._is_ours(path, goal))]
+        if unwanted:
+            self._git("rm", "--cached", "--quiet", "--force", "--", *unwanted)
+        return unwanted
+
+    def operation_in_progress(self) -> str:
+        """Name the merge, rebase or the like that the user has not finished, if there is one."""
+        marks = {
+            "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase",
+            "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert",
+        }  # fmt: skip
+        return next((name for mark, name in marks.items() if (self.git_dir / mark).exists()), "")
 
     def iteration_commits(self, since: str | None) -> list[IterationCommit]:
         """The commits that may be iterations, oldest first: those after `since`, or the latest on the branch."""
         if self.head() is None:
             return []
-        known = since is not None and _run(self.root, "merge-base", "--is-ancestor", since, "HEAD")[0] == 0
+        known = since is not None and self._run("merge-base", "--is-ancestor", since, "HEAD")[0] == 0
         span = [f"{since}..HEAD"] if known else [f"--max-count={_FAR_ENOUGH}", "HEAD"]
-        out = _git(self.root, "log", "--reverse", "-z", "--first-parent", "--format=%H%n%ct%n%B", *span, "--")
+        out = self._git("log", "--reverse", "-z", "--first-parent", "--format=%H%n%ct%n%B", *span, "--")
         entries = (entry.split("\n", 2) for entry in out.split("\0") if entry)
         return [IterationCommit(sha, float(at), message) for sha, at, message in entries]
 
     def parent(self, commit: str) -> str | None:
         """The commit before this one; None if it is the first."""
-        status, out, _ = _run(self.root, "rev-parse", "--verify", "--quiet", f"{commit}^")
+        status, out, _ = self._run("rev-parse", "--verify", "--quiet", f"{commit}^")
         return out.strip() if status == 0 else None
 
     def clear_stale_locks(self) -> list[str]:
@@ -186,7 +211,7 @@ class Repo:
 
     def exclude(self, patterns: Sequence[str]) -> None:
         """Keep `patterns` out of every commit, in this repository alone."""
-        path = Path(_git(self.root, "rev-parse", "--path-format=absolute", "--git-path", "info/exclude").strip())
+        path = Path(self._git("rev-parse", "--path-format=absolute", "--git-path", "info/exclude").strip())
         present = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
         if missing := [pattern for pattern in patterns if pattern not in present.splitlines()]:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -199,11 +224,19 @@ class Repo:
 
     def _status(self) -> list[str]:
         """One entry a path that is changed or untracked: two letters, a space, the path."""
-        out = _git(self.root, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+        out = self._git("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
         return [entry for entry in out.split("\0") if entry]
 
+    def _run(self, *args: str, said: bytes | None = None) -> tuple[int, str, str]:
+        """Run git on this repository and no other: should its `.git` break, git must not find the one around it."""
+        pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
+        return _run(self.root, *args, said=said, pinned=pinned)
+
+    def _git(self, *args: str, said: bytes | None = None) -> str:
+        return _succeeded(self.root, args, self._run(*args, said=said))
+
     def _exists(self, ref: str) -> bool:
-        return _run(self.root, "show-ref", "--verify", "--quiet", ref)[0] == 0
+        return self._run("show-ref", "--verify", "--quiet", ref)[0] == 0
 
 
 def require_branch_name(branch: str) -> None:
@@ -248,12 +281,11 @@ def local_path(url: str) -> Path | None:
     return None if "://" in url or re.match(r"[^/]+:", url) else Path(url).expanduser().absolute()
 
 
-def clone(url: str, destination: Path, branch: str) -> Repo:
-    """Clone `url`, or take up the clone that is already there, and stand on `branch`."""
+def clone(url: str, destination: Path) -> Repo:
+    """Clone `url`, or take up the clone that is already there as it is."""
     if not destination.exists():
-        local = local_path(url)
-        source = url if local is None else str(open_repo_or_bare(local))
-        destination.parent.mkdir(parents=True, exist_ok=True)
+        source = require_source(url)
+        make_private_directory(destination.parent)
         staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
         try:
             status, _, err = _run(destination.parent, "clone", "--quiet", "--", source, str(staging / "clone"))
@@ -267,18 +299,20 @@ def clone(url: str, destination: Path, branch: str) -> Repo:
     repo = open_repo(destination)
     if repo.root != destination.resolve():
         raise RepoError(f"{destination} is there, but is no clone", "move it away, and run this again")
-    repo.switch(branch)
     return repo
 
 
-def open_repo_or_bare(path: Path) -> Path:
-    """Name the repository at `path`, with or without a working tree."""
+def require_source(url: str) -> str:
+    """What to clone from: an address as it is, a path as the repository it names; refuse a path that names none."""
+    path = local_path(url)
+    if path is None:
+        return url
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", "give --repo a URL, or the path of a repository")
     status, out, err = _run(path, "rev-parse", "--absolute-git-dir")
     if status != 0:
         raise UsageError(f"{path} is not a git repository: {_last_line(err)}")
-    return Path(out.strip())
+    return out.removesuffix("\n")
 
 
 def _without_password(text: str) -> str:
@@ -289,16 +323,27 @@ def _safe(part: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") or "repository"
 
 
-def _git(root: Path, *args: str, said: bytes | None = None) -> str:
-    status, out, err = _run(root, *args, said=said)
+def _git(root: Path, *args: str) -> str:
+    return _succeeded(root, args, _run(root, *args))
+
+
+def _succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> str:
+    status, out, err = outcome
     if status != 0:
         verb = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
         raise RepoError(f"git {verb} failed in {root}: {_last_line(err) or f'exit {status}'}")
     return out
 
 
-def _run(root: Path, *args: str, said: bytes | None = None) -> tuple[int, str, str]:
+def _run(
+    root: Path, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
     """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for the command when it is imported
+        raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+
     with contextlib.ExitStack() as stack:
         stdin = None
         if said is not None:
@@ -313,7 +358,7 @@ def _run(root: Path, *args: str, said: bytes | None = None) -> tuple[int, str, s
                 with_extended_output=True,
                 with_exceptions=False,
                 strip_newline_in_stdout=False,
-                env=cast("Mapping[str, str]", _ENVIRONMENT),
+                env={**_ENVIRONMENT, **(pinned or {})},
                 start_new_session=True,
             )
         except git.GitCommandNotFound as error:
@@ -324,6 +369,6 @@ def _run(root: Path, *args: str, said: bytes | None = None) -> tuple[int, str, s
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("hint:")]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (fatal or lines or [""])[-1]

@@ -1,6 +1,5 @@
 """The text of a goal file, read into a `Goal`. Goal text is data: never a template, an argument or a shell string."""
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import cast
 import yaml
 
 from ralph.errors import UsageError
+from ralph.nearest import did_you_mean
 
 KEYS = (
     "title", "repo", "branch", "agent", "model", "reasoning", "check", "after", "priority",
@@ -18,7 +18,7 @@ KEYS = (
 """Every key that front matter may hold."""
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 
 
@@ -42,7 +42,7 @@ def parse_goal(text: str, path: Path) -> Goal:
     """Read a goal, or say all that is wrong with it."""
     name = goal_name(path.stem)
     if not name:
-        raise UsageError(f"{path}: the file name has no letter or digit to name the goal by", "rename the file")
+        raise UsageError(f"{path}: the file name has none of a-z and 0-9 to name the goal by", "rename the file")
     front_matter, body = _split_front_matter(text.removeprefix("\ufeff"), path)
     headings = _headings(body)
     objective = next(
@@ -103,8 +103,7 @@ _SHAPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 
 def _unknown(key: str) -> str:
-    near = difflib.get_close_matches(key, KEYS, n=1)
-    return f"unknown key `{key}`" + (f" (did you mean `{near[0]}`?)" if near else "")
+    return f"unknown key `{key}`" + did_you_mean(key, KEYS)
 
 
 def _headings(body: str) -> list[tuple[int, str, str]]:
@@ -120,7 +119,7 @@ def _headings(body: str) -> list[tuple[int, str, str]]:
             elif run[0] == fence[0] and len(run) >= len(fence) and not line.strip().strip(run[0]):
                 fence = ""
         elif not fence and (heading := _HEADING.match(line)):
-            found.append((len(heading[1]), heading[2].strip(), index))
+            found.append((len(heading[1]), heading[2].rstrip().rstrip("#").strip(), index))
     sections: list[tuple[int, str, str]] = []
     for position, (level, title, index) in enumerate(found):
         end = next((later for deeper, _, later in found[position + 1 :] if deeper <= level), len(lines))

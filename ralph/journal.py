@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,7 @@ from ralph import jsonline
 from ralph.budget import Spend
 from ralph.errors import DiskError, StateError, UsageError
 from ralph.events import Stamped, stamped_to_json
+from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file
 from ralph.history import History, Iteration
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.verdict import Verdict
@@ -53,7 +54,7 @@ class RepoLock:
 
     def __enter__(self) -> "RepoLock":
         make_private_directory(self._path.parent)
-        file = self._open()
+        file = open_to_append(self._path)
         deadline = time.monotonic() + _DYING
         while not _locked(file):
             owner = jsonline.mapping(_decoded(os.pread(file.fileno(), 4096, 0)))
@@ -70,10 +71,6 @@ class RepoLock:
         file.write(jsonline.encode({"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}).encode())
         self._file = file
         return self
-
-    def _open(self) -> BinaryIO:
-        with _disk(self._path):
-            return open(self._path, "a+b", buffering=0, opener=_private)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -124,6 +121,7 @@ class Saved:
     run: Run
     goal_path: str
     goal_digest: str
+    check: str
     exit_code: int | None
     counted: str
     """The last raw log whose cost is in the run's spend."""
@@ -188,6 +186,7 @@ class Journal:
             _run_from(document, self._progress()),
             jsonline.text(document.get("goal_path")),
             jsonline.text(document.get("goal_digest")),
+            jsonline.text(document.get("judge")),
             exit_code if isinstance(exit_code, int) else None,
             jsonline.text(document.get("counted")),
         )
@@ -199,7 +198,7 @@ class Journal:
         while (target := self.directory / f"run.json.damaged-{number}").exists():
             number += 1
         if path.exists():
-            with _disk(path):
+            with named_in_faults(path):
                 path.rename(target)
 
     def ended_proven(self) -> bool:
@@ -219,7 +218,7 @@ class Journal:
         number = 1
         while (target := folder / f"{self.directory.name}-{number}").exists():
             number += 1
-        with _disk(target):
+        with named_in_faults(target):
             self.directory.rename(target)
         return target
 
@@ -227,9 +226,11 @@ class Journal:
         """Make the directory ready to be written; numbering of events goes on where it ended."""
         make_private_directory(self.directory)
         make_private_directory(self.logs)
+        with named_in_faults(self.directory):
+            (self.directory / "result.json").unlink(missing_ok=True)  # it speaks of an earlier start
         path = self.directory / "events.ndjson"
         self._seq = _last_seq(path)
-        self._events = _append(path)
+        self._events = open_to_append(path)
 
     def close(self) -> None:
         if self._events is not None:
@@ -244,7 +245,7 @@ class Journal:
         """Journal one event; return the line."""
         line = jsonline.encode(stamped_to_json(stamped))
         if self._events is not None:
-            _write_line(self._events, line)
+            append_line(self._events, line)
         return line
 
     def log_files(self, agent: str, mode: str, iteration: int, at: str) -> LogFiles:
@@ -267,11 +268,20 @@ class Journal:
     def record(self, iteration: Iteration) -> None:
         """Append a finished iteration to the progress; its commit exists already."""
         path = self.directory / "progress.jsonl"
-        with _disk(path), _append(path) as file:
-            _write_line(file, jsonline.encode(_progress_entry(iteration)))
+        with named_in_faults(path), open_to_append(path) as file:
+            append_line(file, jsonline.encode(_progress_entry(iteration)))
             os.fsync(file.fileno())
 
-    def save(self, run: Run, *, goal_path: Path, goal_digest: str, counted: str, exit_code: int | None = None) -> None:
+    def save(
+        self,
+        run: Run,
+        *,
+        goal_path: Path,
+        goal_digest: str,
+        check: str,
+        counted: str,
+        exit_code: int | None = None,
+    ) -> None:
         """Write where the run stands; atomically, so that the file is the old one or the new one."""
         document = {
             "version": VERSION,
@@ -286,6 +296,7 @@ class Journal:
             "failed": run.failed,
             "check": None if run.check is None else asdict(run.check),
             "notes": list(run.notes),
+            "judge": check,
             "counted": counted,
             "exit_code": exit_code,
         }
@@ -382,59 +393,3 @@ def _last_seq(path: Path) -> int:
         if any(numbers) or length >= size:
             return max(numbers, default=0)
         length *= 16
-
-
-def make_private_directory(path: Path) -> None:
-    """Make a directory, and those above it, that only the user can enter."""
-    with _disk(path):
-        if not path.parent.exists():
-            make_private_directory(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
-
-
-def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
-    """Write a whole file so that a crash leaves the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _disk(path):
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content.encode("utf-8", "replace"))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-@contextlib.contextmanager
-def _disk(path: Path) -> Generator[None]:
-    """Name the file whose reading or writing failed."""
-    try:
-        yield
-    except OSError as error:
-        raise DiskError(path, error) from error
-
-
-def _append(path: Path) -> BinaryIO:
-    """Open for appending; a torn last line is closed first, so that the next one stands alone."""
-    with _disk(path):
-        file = open(path, "a+b", buffering=0, opener=_private)  # noqa: SIM115 - the caller closes it
-        if file.seek(0, os.SEEK_END) > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-    return file
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _write_line(file: BinaryIO, line: str) -> None:
-    """One write a line; a short one (a full disk gives no error for it) is carried on until the error comes."""
-    rest = memoryview(line.encode() + b"\n")
-    with _disk(Path(file.name)):
-        while rest:
-            rest = rest[file.write(rest) :]

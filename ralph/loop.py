@@ -46,8 +46,8 @@ class Kit:
     request: Callable[[Run, str, bool], Request]
     """The request for the run's next session, with this id; True: shrunk."""
     open_logs: Callable[[Run], Logs]
-    restore_protected: Callable[[], list[str]]
-    hold_branch: Callable[[], bool]
+    undo: Callable[[], list[str]]
+    """Undo what a session must not do to `.ralph/` and the branch; say what it had done."""
     commit: Callable[[str], Committed]
     record: Callable[[Iteration], None]
     save: Callable[[Run], None]
@@ -118,11 +118,8 @@ def _hold(run: Run, kit: Kit, *, shrunk: bool) -> SessionReport:
 def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list[str]]:
     """Count what the session cost, undo what it must not touch, and leave if the user wants to; say what was undone."""
     notes: list[str] = []
-    if undone := kit.restore_protected():
-        names = ", ".join(f".ralph/{name}" for name in undone)
-        notes.append(f"The session changed {names}; that was undone. Nothing under .ralph/ is yours to change.")
-    if kit.hold_branch():
-        notes.append("The session switched branches; ralph switched back. Do not use version control.")
+    for deed in kit.undo():
+        notes.append(f"The session {deed}; that was undone. `.ralph/` and version control are not yours to touch.")
     if report.denials and kit.on_denial == "continue":
         notes.append(f"{describe_denials(report.denials)}. You are not allowed to: find another way.")
     for note in notes:

@@ -1,11 +1,79 @@
-"""The user's own files under `.ralph/`: kept in the version that stood when the run began, restored when changed."""
+"""The user's own files under `.ralph/`: kept in the version that stood when the run began, restored when changed.
+
+The version that rules is held in memory while ralph runs; the copy on disk is for the next start.
+"""
 
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.errors import UsageError
+from ralph.files import named_in_faults
 
 NAMES = ("config.toml", "check", "prompts", "pricing.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file's bytes, and whether it can be executed."""
+
+    content: bytes
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A pipe, a socket, a device: it holds nothing."""
+
+
+Entry = File | Link | Special | Mapping[str, "Entry"] | None
+"""What stands at a path; a mapping is a directory, None is nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The protected files as they stood."""
+
+    entries: Mapping[str, Entry]
+
+    def changed(self, root: Path) -> list[str]:
+        """Name the protected files that are no longer what they were."""
+        now = take(root).entries
+        return [name for name in NAMES if now[name] != self.entries[name]]
+
+    def restore(self, root: Path, aside: Path) -> list[str]:
+        """Put the protected files back; what stood in their place is moved to `aside`, never lost. Name them."""
+        undone = self.changed(root)
+        if not undone:
+            return []
+        own = root / ".ralph"
+        with named_in_faults(aside):
+            aside.mkdir(parents=True, exist_ok=True)
+            if own.is_symlink() or (own.exists() and not own.is_dir()):
+                _move(own, aside)
+            own.mkdir(exist_ok=True)
+            for name in undone:
+                if (own / name).is_symlink() or (own / name).exists():
+                    _move(own / name, aside)
+                _write(own / name, self.entries[name])
+        return undone
+
+    def store(self, folder: Path) -> None:
+        """Keep a copy for the next start: whole or not at all, for half a copy would pass for the user's word."""
+        with named_in_faults(folder):
+            fresh = folder.with_name(f"{folder.name}.new")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir(parents=True)
+            for name, entry in self.entries.items():
+                _write(fresh / name, entry)
+            shutil.rmtree(folder, ignore_errors=True)
+            fresh.rename(folder)
 
 
 def require_plain_directory(root: Path) -> None:
@@ -17,64 +85,49 @@ def require_plain_directory(root: Path) -> None:
         )
 
 
-def take(root: Path, store: Path) -> None:
-    """Copy the protected files into `store`, replacing what is there."""
-    fresh = store.with_name(f"{store.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    for name in NAMES:
-        _copy(root / ".ralph" / name, fresh / name)
-    shutil.rmtree(store, ignore_errors=True)
-    fresh.rename(store)  # whole or not at all: half a copy would later pass for the user's word
-
-
-def changed(root: Path, store: Path) -> list[str]:
-    """Name the protected files that are no longer what `store` holds."""
+def take(root: Path) -> Snapshot:
+    """Read the protected files of a working tree."""
     own = root / ".ralph"
     reached = own.is_dir() and not own.is_symlink()
-    return [name for name in NAMES if (_content(own / name) if reached else None) != _content(store / name)]
+    return Snapshot({name: _read(own / name) if reached else None for name in NAMES})
 
 
-def restore(root: Path, store: Path, aside: Path) -> list[str]:
-    """Put the protected files back as `store` holds them; what stood in their place is moved to `aside`, never lost."""
-    undone = changed(root, store)
-    if not undone:
-        return []
-    own = root / ".ralph"
-    aside.mkdir(parents=True, exist_ok=True)
-    if own.is_symlink() or (own.exists() and not own.is_dir()):
-        _move(own, aside)
-    own.mkdir(exist_ok=True)
-    for name in undone:
-        if (own / name).is_symlink() or (own / name).exists():
-            _move(own / name, aside)
-        _copy(store / name, own / name)
-    return undone
+def stored(folder: Path) -> Snapshot | None:
+    """Read the copy that an earlier start kept, if there is one."""
+    return Snapshot({name: _read(folder / name) for name in NAMES}) if folder.is_dir() else None
 
 
-def _copy(source: Path, target: Path) -> None:
-    if source.is_symlink() or source.is_file():
-        shutil.copy2(source, target, follow_symlinks=False)
-    elif source.is_dir():
-        shutil.copytree(source, target, symlinks=True)
+def _read(path: Path) -> Entry:
+    with named_in_faults(path):
+        if path.is_symlink():
+            return Link(str(path.readlink()))
+        if path.is_file():
+            return File(path.read_bytes(), bool(path.stat().st_mode & 0o111))
+        if path.is_dir():
+            return {entry.name: _read(entry) for entry in path.iterdir()}
+        return Special() if path.exists() else None
+
+
+def _write(path: Path, entry: Entry) -> None:
+    match entry:
+        case None | Special():
+            return
+        case Link(target):
+            path.symlink_to(target)
+        case File(content, executable):
+            path.write_bytes(content)
+            path.chmod(0o755 if executable else 0o644)
+        case _:
+            path.mkdir()
+            for name, inner in entry.items():
+                _write(path / name, inner)
 
 
 def _move(path: Path, aside: Path) -> None:
     if path.is_symlink() or path.is_file() or path.is_dir():
         shutil.move(path, _free(aside / path.name))
     else:
-        path.unlink()  # a pipe, a socket, a device: it holds nothing that could be lost
-
-
-def _content(path: Path) -> object:
-    """All that counts about a file or tree, comparable; None if there is nothing."""
-    if path.is_symlink():
-        return ("link", str(path.readlink()))
-    if path.is_file():
-        return (path.stat().st_mode & 0o111, path.read_bytes())
-    if path.is_dir():
-        return {entry.name: _content(entry) for entry in path.iterdir()}
-    return ("other",) if path.exists() else None
+        path.unlink()
 
 
 def _free(path: Path) -> Path:

@@ -67,7 +67,11 @@ class Run:
         return replace(self, check=record)
 
     def noted(self, *notes: str) -> "Run":
-        return replace(self, notes=(*self.notes, *notes))
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
+
+    def given_another_try(self) -> "Run":
+        """A new start forgives the failures in a row; they still count against the limit."""
+        return replace(self, failures=0)
 
     def spent(self, spend: Spend) -> "Run":
         return replace(self, spend=spend)

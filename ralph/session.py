@@ -27,7 +27,6 @@ from ralph.verdict import MOST_CORRECTIONS
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
-_UNAUTHORISED = 401
 
 
 class Process(Protocol):
@@ -115,6 +114,7 @@ class _Watch:
         if requests > self.requests_seen:
             self.requests_seen = requests
             if requests == 1:
+                self.kit.observe(Text(Tag.SYS, "stopping the session; once more kills it at once"))
                 self.process.stop(self.kit.runner.interrupt())
             else:
                 self.process.kill()

@@ -3,8 +3,8 @@
 The only module that reads the environment, `.env` and TOML files, and the only one that writes TOML.
 """
 
-import difflib
 import io
+import logging
 import os
 import shlex
 import tomllib
@@ -18,7 +18,9 @@ import platformdirs
 import tomli_w
 
 from ralph.budget import Limits, Reasoning
-from ralph.errors import UsageError
+from ralph.errors import DiskError, UsageError
+from ralph.files import replace_file
+from ralph.nearest import did_you_mean
 from ralph.quantities import parse_count, parse_duration, parse_money
 from ralph.runners import AGENTS
 
@@ -55,11 +57,9 @@ def _choice(*choices: str) -> Parser:
     words = [str(choice) for choice in choices]
 
     def parser(raw: object) -> str:
-        word = "none" if raw is None else _text(raw)
+        word = _text(raw)
         if word not in words:
-            near = difflib.get_close_matches(word, words, n=1)
-            guess = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"{word!r} is not one of {', '.join(word for word in words if word)}{guess}")
+            raise ValueError(f"{word!r} is not one of {', '.join(filter(None, words))}{did_you_mean(word, words)}")
         return word
 
     return parser
@@ -104,7 +104,7 @@ KEYS: Mapping[str, Key] = {
     "max_tokens": Key(_written(parse_count)),
     "iteration_timeout": Key(_written(parse_duration), "1h"),
     "idle_timeout": Key(_written(parse_duration), "10m"),
-    "check": Key(_text),
+    "check": Key(_word, guarded=True),
     "check_timeout": Key(_written(parse_duration), "30m"),
     "require_check": Key(_flag, False),
     "on_denial": Key(_choice("stop", "continue"), "stop"),
@@ -182,10 +182,7 @@ class _Collected:
         for name, written in source.entries.items():
             key = KEYS.get(name)
             if key is None:
-                near = difflib.get_close_matches(name, KEYS, n=1)
-                self.faults.append(
-                    f"{source.name}: unknown key {name}" + (f" (did you mean {near[0]}?)" if near else "")
-                )
+                self.faults.append(f"{source.name}: unknown key {name}" + did_you_mean(name, KEYS))
             elif key.guarded and not source.trusted:
                 self.notes.append(
                     f"{source.name}: {name} ignored: a repository does not decide it; `ralph config set {name} …` does"
@@ -194,11 +191,13 @@ class _Collected:
                 try:
                     self.values[name] = Value(written, key.parse(written), source.name)
                 except ValueError as fault:
-                    self.faults.append(f"{source.name}: {name}: {fault}")
+                    where = f"--{name.replace('_', '-')}" if source.name == "flag" else f"{source.name}: {name}"
+                    self.faults.append(f"{where}: {fault}")
 
 
 _GIT_REDIRECTIONS = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
+    "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
 )  # fmt: skip
 
 
@@ -212,7 +211,10 @@ def environment() -> dict[str, str]:
 def ralph_dir(env: Mapping[str, str]) -> Path:
     """Where runs and clones are kept."""
     own = env.get("RALPH_DIR", "").strip()
-    return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
+    try:
+        return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
+    except RuntimeError as error:  # ~nobody
+        raise UsageError(f"RALPH_DIR={own}: {error}") from error
 
 
 def user_config() -> Path:
@@ -300,6 +302,7 @@ def _dotenv(path: Path, collected: _Collected) -> dict[str, str]:
     except OSError as error:
         collected.faults.append(f"{path}: cannot be read: {error.strerror}")
         return {}
+    logging.getLogger("dotenv").setLevel(logging.CRITICAL)  # a line it cannot parse is not ours to complain about
     # Without interpolation: `.env` is data, and must not pull other variables of ours into a setting.
     values = dotenv.dotenv_values(stream=io.StringIO(content), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
@@ -337,10 +340,7 @@ def set_value(path: Path, name: str, written: str) -> str:
     """Write one setting into a TOML file; return a note about what was kept aside, if anything was."""
     key = KEYS.get(name)
     if key is None:
-        near = difflib.get_close_matches(name, KEYS, n=1)
-        raise UsageError(
-            f"unknown key {name}" + (f" (did you mean {near[0]}?)" if near else ""), "`ralph config` lists every key"
-        )
+        raise UsageError(f"unknown key {name}" + did_you_mean(name, KEYS), "`ralph config` lists every key")
     try:
         value = key.parse(written)
     except ValueError as fault:
@@ -372,11 +372,9 @@ def _replace_file(path: Path, content: str) -> str:
             kept = path.with_name(path.name + ".bak")
             kept.write_text(before, "utf-8")
             note = f"comments are not carried over: the file as it was is {kept}"
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(content, "utf-8")
-        if path.exists():
-            temporary.chmod(path.stat().st_mode & 0o777)
-        temporary.replace(path)
+        replace_file(path, content, mode=path.stat().st_mode & 0o777 if path.exists() else 0o600)
+    except DiskError as error:
+        raise UsageError(error.message, error.hint) from error
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     return note

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ralph import jsonline
-from ralph.journal import replace_file
+from ralph.errors import DiskError
+from ralph.files import replace_file
 
 EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
 """Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""
@@ -37,13 +38,13 @@ class Windows:
 
     def link_run(self, goal: str, run_directory: Path) -> None:
         """Point `.ralph/logs` and `.ralph/runs/<goal>` at the run directory."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, DiskError):
             if self._directory(self._own) and self._directory(self._own / "runs"):
                 _link(self._own / "logs", run_directory / "logs")
                 _link(self._own / "runs" / goal, run_directory)
 
     def _write(self, name: str, document: dict[str, object]) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, DiskError):
             if self._directory(self._own) and self._directory(self._own / "state"):
                 replace_file(self._own / "state" / name, jsonline.encode(document) + "\n", mode=0o644)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -25,6 +26,13 @@ AGENTS = ("claude", "codex", "ralph-claude")
 OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE")
 ME = psutil.Process()
 PR_SET_CHILD_SUBREAPER = 36
+
+
+@pytest.fixture(scope="session", autouse=True)
+def usual_signals() -> None:
+    """Heed what a shell that started the tests in the background told us to ignore: our children inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ PACKAGE = Path(ralph.__file__).parent
 COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
-    "budget", "excerpt", "failures", "goal", "history", "jsonline", "lines", "run", "runners", "trailers",
-    "transcripts", "verdict",
+    "budget", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
+    "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON
@@ -27,27 +27,29 @@ LAYERS: dict[str, set[str]] = {
     "budget": set(),
     "excerpt": set(),
     "failures": {"verdict"},
-    "goal": set(),
+    "goal": {"nearest"},
     "history": {"verdict"},
     "jsonline": set(),
     "lines": set(),
+    "nearest": set(),
     "run": {"budget", "history", "verdict"},
     "runners": {"budget", "jsonline", "verdict"},
     "trailers": {"budget", "verdict"},
     "transcripts": {"budget", "jsonline"},
     "verdict": set(),
     # edges: one door per effect
-    "check": {"excerpt", "process"},
-    "gitrepo": {"process"},
-    "journal": {"budget", "history", "jsonline", "run", "verdict"},
-    "process": {"lines"},
+    "check": {"excerpt", "lines", "process"},
+    "files": set(),
+    "gitrepo": {"files", "process"},
+    "journal": {"budget", "files", "history", "jsonline", "run", "verdict"},
+    "process": {"files", "lines"},
     "prompts": {"excerpt", "goal", "run"},
-    "protected": set(),
+    "protected": {"files"},
     "recorder": {"budget"},
     "recovery": {"budget", "history", "lines", "run", "trailers", "transcripts"},
-    "settings": {"budget", "runners"},
+    "settings": {"budget", "files", "nearest", "runners"},
     "ui": {"verdict"},
-    "windows": {"journal", "jsonline"},
+    "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols
     "session": PURE,
     "loop": {"session"} | PURE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -299,9 +300,9 @@ def test_head_is_put_back_and_the_files_stay(repo: Path) -> None:
     write(repo, "work")
     git(repo, "checkout", "--quiet", "-b", "elsewhere")
     found = open_repo(repo)
-    assert found.hold_branch("main", None) is True
+    assert found.hold("main", None) == ["switched branches"]
     assert (found.branch(), (repo / "work").exists()) == ("main", True)
-    assert found.hold_branch("main", None) is False
+    assert found.hold("main", None) == []
 
 
 def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
@@ -309,18 +310,18 @@ def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
     write(repo, "work")
     commit_all(repo, "theirs")
     found = open_repo(repo)
-    found.hold_branch("main", None)
+    found.hold("main", None)
     found.commit_all("step", repo / "goal.md")
     assert "work" in names(repo, "main")
 
 
 def test_a_run_on_no_branch_holds_none(repo: Path) -> None:
-    assert open_repo(repo).hold_branch("", None) is False
+    assert open_repo(repo).hold("", None) == []
 
 
 def test_a_head_that_was_detached_is_put_back(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "--detach")
-    assert open_repo(repo).hold_branch("main", None) is True
+    assert open_repo(repo).hold("main", None) == ["switched branches"]
 
 
 @pytest.mark.parametrize("branch", ["side", "ralph/speed"])
@@ -425,7 +426,8 @@ def test_a_clone_stands_on_its_branch_and_leaves_the_origin_alone(repo: Path, tm
     if bare:
         git(tmp_path, "clone", "--quiet", "--bare", str(repo), "bare.git")
         origin = tmp_path / "bare.git"
-    found = clone(str(origin), tmp_path / "clones" / "speed", "ralph/speed")
+    found = clone(str(origin), tmp_path / "clones" / "speed")
+    found.switch("ralph/speed")
     assert (found.root, found.branch()) == (tmp_path / "clones" / "speed", "ralph/speed")
     assert names(found.root) == {"README.md"}
     assert git(origin, "branch", "--format=%(refname:short)") == "main"
@@ -433,11 +435,11 @@ def test_a_clone_stands_on_its_branch_and_leaves_the_origin_alone(repo: Path, tm
 
 
 def test_a_clone_that_is_there_is_taken_up_with_its_work(repo: Path, tmp_path: Path) -> None:
-    first = clone(str(repo), tmp_path / "clone", "ralph/speed")
+    first = clone(str(repo), tmp_path / "clone")
     write(first.root, "work", "uncommitted")
     first.commit_all("step", tmp_path / "goal.md")
     write(first.root, "uncommitted")
-    again = clone(str(repo), tmp_path / "clone", "ralph/speed")
+    again = clone(str(repo), tmp_path / "clone")
     assert again.head() == git(tmp_path / "clone", "rev-parse", "HEAD")
     assert (again.root / "uncommitted").exists()
 
@@ -447,12 +449,15 @@ def test_a_branch_that_the_origin_has_is_tracked(repo: Path, tmp_path: Path) -> 
     write(repo, "theirs")
     commit_all(repo, "theirs")
     git(repo, "checkout", "--quiet", "main")
-    assert "theirs" in names(clone(str(repo), tmp_path / "clone", "ralph/speed").root)
+    found = clone(str(repo), tmp_path / "clone")
+    found.switch("ralph/speed")
+    assert "theirs" in names(found.root)
 
 
 def test_an_empty_origin_can_be_cloned(tmp_path: Path) -> None:
     origin = make_repo(tmp_path / "empty", commit=False)
-    found = clone(str(origin), tmp_path / "clone", "ralph/speed")
+    found = clone(str(origin), tmp_path / "clone")
+    found.switch("ralph/speed")
     assert (found.branch(), found.head()) == ("ralph/speed", None)
 
 
@@ -460,7 +465,7 @@ def test_an_empty_origin_can_be_cloned(tmp_path: Path) -> None:
 def test_what_cannot_be_cloned_is_refused_and_leaves_nothing(tmp_path: Path, url: str) -> None:
     address = url.format(tmp=tmp_path)
     with pytest.raises((UsageError, RepoError)):
-        clone(address, tmp_path / "clones" / "speed", "main")
+        clone(address, tmp_path / "clones" / "speed")
     assert not (tmp_path / "owned").exists()
     assert not list(tmp_path.glob("clones/*"))
 
@@ -468,7 +473,7 @@ def test_what_cannot_be_cloned_is_refused_and_leaves_nothing(tmp_path: Path, url
 def test_a_place_that_holds_something_else_is_not_taken_for_the_clone(repo: Path) -> None:
     (repo / "clones" / "speed").mkdir(parents=True)
     with pytest.raises((UsageError, RepoError)):
-        clone(str(repo), repo / "clones" / "speed", "ralph/speed")
+        clone(str(repo), repo / "clones" / "speed")
     assert git(repo, "branch", "--show-current") == "main"
 
 
@@ -477,7 +482,7 @@ def test_a_branch_that_was_deleted_is_made_again_where_it_was(repo: Path) -> Non
     git(repo, "switch", "--quiet", "-c", "elsewhere")
     git(repo, "branch", "--quiet", "-D", "main")
     found = open_repo(repo)
-    assert found.hold_branch("main", tip) is True
+    assert found.hold("main", tip) == ["switched branches"]
     found.commit_all("step", repo / "goal.md")
     assert git(repo, "rev-parse", "main~1") == tip
 
@@ -494,6 +499,38 @@ def test_a_secret_that_the_agent_staged_is_left_out_and_stays_in_the_tree(repo: 
 
 def test_a_password_in_an_address_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(RepoError) as caught:
-        clone("http://user:hunter2@127.0.0.1:9/x/y", tmp_path / "clone", "main")
+        clone("http://user:hunter2@127.0.0.1:9/x/y", tmp_path / "clone")
     assert "hunter2" not in caught.value.message + caught.value.hint
     assert "127.0.0.1:9/x/y" in caught.value.message
+
+
+def test_a_branch_that_was_reset_is_put_back_on_its_last_commit(repo: Path) -> None:
+    write(repo, "work")
+    tip = commit_all(repo, "an iteration")
+    git(repo, "reset", "--quiet", "--hard", "HEAD~1")
+    found = open_repo(repo)
+    assert found.hold("main", tip) == ["moved the branch off its last commit"]
+    assert git(repo, "rev-parse", "main") == tip
+
+
+def test_commits_of_the_agent_on_top_are_no_harm(repo: Path) -> None:
+    tip = git(repo, "rev-parse", "main")
+    commit_all(repo, "theirs")
+    assert open_repo(repo).hold("main", tip) == []
+
+
+def test_a_broken_git_directory_does_not_lead_to_the_repository_around_it(repo: Path) -> None:
+    inner = make_repo(repo / "inner", {"a": "a"})
+    found = open_repo(inner)
+    shutil.rmtree(inner / ".git" / "objects")
+    before = git(repo, "rev-parse", "HEAD")
+    with pytest.raises(RepoError):
+        found.commit_all("step", inner / "goal.md")
+    assert git(repo, "rev-parse", "HEAD") == before
+
+
+@pytest.mark.parametrize("mark", ["MERGE_HEAD", "rebase-merge", "CHERRY_PICK_HEAD"])
+def test_an_unfinished_operation_of_the_user_is_seen(repo: Path, mark: str) -> None:
+    assert open_repo(repo).operation_in_progress() == ""
+    (repo / ".git" / mark).mkdir()
+    assert open_repo(repo).operation_in_progress()

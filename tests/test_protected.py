@@ -24,11 +24,11 @@ class Place:
         (self.own / "check").chmod(0o755)
         (self.own / "config.toml").write_text("model = 'opus'\n")
         (self.own / "prompts" / "worker.md.j2").write_text("Hello\n")
-        protected.take(self.root, self.store)
+        self.snapshot = protected.take(self.root)
         self.before = tree(self.own)
 
     def restore(self) -> list[str]:
-        return protected.restore(self.root, self.store, self.aside)
+        return self.snapshot.restore(self.root, self.aside)
 
 
 def tree(path: Path) -> dict[str, tuple[int, bytes] | str]:
@@ -48,7 +48,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_what_was_not_touched_is_left_alone(place: Place) -> None:
-    assert protected.changed(place.root, place.store) == []
+    assert place.snapshot.changed(place.root) == []
     assert place.restore() == []
     assert not place.aside.exists()
 
@@ -134,10 +134,10 @@ SPOILERS: list[tuple[Callable[[Place], None], str]] = [
 def test_whatever_was_done_is_undone(place: Place, spoil: Callable[[Place], None], name: str) -> None:
     spoil(place)
     left_outside = tree(outside(place))
-    assert protected.changed(place.root, place.store) == [name]
+    assert place.snapshot.changed(place.root) == [name]
     assert place.restore() == [name]
     assert tree(place.own) == place.before
-    assert protected.changed(place.root, place.store) == []
+    assert place.snapshot.changed(place.root) == []
     assert tree(outside(place)) == left_outside
 
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_moved_to_another_file_system_is_undone_all_the_same(plac
         pytest.skip("there is no second file system to write to")
     put_fifo(place)
     with TemporaryDirectory(dir=elsewhere) as aside:
-        assert protected.restore(place.root, place.store, Path(aside)) == ["check"]
+        assert place.snapshot.restore(place.root, Path(aside)) == ["check"]
     assert tree(place.own) == place.before
 
 
@@ -193,23 +193,33 @@ def test_a_directory_replaced_by_a_file_is_made_anew_and_the_file_kept(place: Pl
 
 def test_without_any_directory_there_is_nothing_to_restore(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
-    protected.take(tmp_path / "repo", tmp_path / "store")
-    assert protected.restore(tmp_path / "repo", tmp_path / "store", tmp_path / "aside") == []
+    assert protected.take(tmp_path / "repo").restore(tmp_path / "repo", tmp_path / "aside") == []
     assert not (tmp_path / "repo" / ".ralph").exists()
 
 
-def test_a_new_snapshot_replaces_the_old_one(place: Place) -> None:
+def test_a_stored_snapshot_is_read_back_and_replaced_whole(place: Place) -> None:
+    assert protected.stored(place.store) is None
+    place.snapshot.store(place.store)
+    assert protected.stored(place.store) == place.snapshot
     (place.own / "check").unlink()
-    protected.take(place.root, place.store)
-    assert protected.changed(place.root, place.store) == []
+    protected.take(place.root).store(place.store)
+    assert protected.stored(place.store) == protected.take(place.root)
     assert not (place.store / "check").exists()
+
+
+def test_a_stored_copy_that_was_tampered_with_does_not_rule_this_start(place: Place) -> None:
+    place.snapshot.store(place.store)
+    for check in (place.store / "check", place.own / "check"):
+        check.write_text("#!/bin/sh\nexit 0\n")
+    assert place.restore() == ["check"]
+    assert tree(place.own) == place.before
 
 
 def test_a_link_as_the_users_own_file_is_kept_as_a_link(place: Place) -> None:
     (place.root / "real-check").write_text("#!/bin/sh\n")
     (place.own / "check").unlink()
     (place.own / "check").symlink_to("../real-check")
-    protected.take(place.root, place.store)
+    place.snapshot = protected.take(place.root)
     (place.own / "check").unlink()
     place.restore()
     assert str((place.own / "check").readlink()) == "../real-check"

@@ -130,9 +130,9 @@ def test_all_faults_are_said_at_once_each_with_its_place(root: Path) -> None:
         f"{own}: idle_timeout: 'soon' is not a duration",
         f"{shared}: failures: '0' is not a whole number above zero",
         f"{shared}: agents.claude.max_retries: '-1'",
-        f"{hidden}: reasoning: 'hihg' is not one of none, low, med, high (did you mean 'high'?)",
+        f"{hidden}: reasoning: 'hihg' is not one of none, low, med, high (did you mean high?)",
         "environment: max_cost: 'much' is not an amount",
-        "flag: agent: 'claud' is not one of claude (did you mean 'claude'?)",
+        "--agent: 'claud' is not one of claude (did you mean claude?)",
     ):
         assert said in message
 
@@ -173,7 +173,13 @@ def test_a_directory_in_a_files_place_is_a_fault_not_a_crash(root: Path) -> None
     assert f"{root / '.env'}: cannot be read" in message
 
 
-GUARDED = ("agents.claude.path", "agents.claude.permission_mode", "agents.claude.auth", "agents.claude.extra_args")
+GUARDED = (
+    "check",
+    "agents.claude.path",
+    "agents.claude.permission_mode",
+    "agents.claude.auth",
+    "agents.claude.extra_args",
+)
 
 
 def test_the_guarded_keys_are_those_that_run_code_or_hold_secrets() -> None:

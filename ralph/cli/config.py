@@ -58,8 +58,12 @@ def set_(
     typer.echo(f"{key} = {value}  ({path})")
     if note:
         typer.echo(f"note: {note}", err=True)
-    in_force = settings.load(env=settings.environment(), root=root).values[key]
-    if in_force.source != str(path):
+    try:
+        in_force = settings.load(env=settings.environment(), root=root).values[key]
+    except UsageError as error:  # it is written; what else is wrong is another matter
+        typer.echo(f"note: {error.message}", err=True)
+        return
+    if in_force.source not in (str(path), str(path.resolve())):
         typer.echo(f"note: {in_force.source} sets it to {_shown(in_force.written)}, and counts more here", err=True)
 
 

@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 from ralph import settings
+from ralph.errors import RalphError
 from ralph.ui.sanitise import visible
 
 BUG = 3
@@ -18,12 +19,20 @@ def complain(message: str, hint: str = "") -> None:
 
 def report_bug(error: Exception) -> int:
     """Keep the traceback in a file and say where it is."""
+    message = f"a bug in ralph: {type(error).__name__}: {error}"
+    try:
+        complain(message, f"the traceback is in {_keep(traceback.format_exc())}; please report it")
+    except (OSError, RalphError):
+        complain(message, traceback.format_exc())
+    return BUG
+
+
+def _keep(text: str) -> str:
     try:
         folder = settings.ralph_dir(settings.environment()) / "bugs"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RalphError):
         folder = Path(tempfile.gettempdir())
     with tempfile.NamedTemporaryFile("w", prefix="ralph-", suffix=".log", dir=folder, delete=False) as file:
-        file.write(traceback.format_exc())
-    complain(f"a bug in ralph: {type(error).__name__}: {error}", f"the traceback is in {file.name}; please report it")
-    return BUG
+        file.write(text)
+    return file.name

@@ -1,5 +1,6 @@
 """`ralph`: its commands, and the one place where faults become messages and exit codes."""
 
+import io
 import sys
 from typing import Annotated
 
@@ -41,6 +42,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; what escapes it is drawn here."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None, if it was closed before we began
+            stream.reconfigure(errors="backslashreplace")  # a terminal without `·` is no reason to end a run
     try:
         app()
     except RalphError as error:

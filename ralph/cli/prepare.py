@@ -1,4 +1,4 @@
-"""What `ralph run` needs to know before it begins: goal, place, settings, agent, check. Nothing is written here."""
+"""What `ralph run` needs to know before it begins: goal, place, settings, agent, check. It looks, and refuses."""
 
 import os
 import shlex
@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import gitrepo, protected, settings
+from ralph import gitrepo, jsonline, protected, settings
 from ralph.check import Check, find_check
-from ralph.errors import BlockedError, UsageError
+from ralph.errors import BlockedError, RepoError, UsageError
 from ralph.goal import Goal, parse_goal
 from ralph.prompts import Prompts
 from ralph.run import Run
 from ralph.runners import ClaudeRunner, Request
 from ralph.settings import Settings
+
+_LARGEST_GOAL = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,67 +40,114 @@ class RunFlags:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the run works: the repository ralph stands in, or a clone of `url` on `branch`."""
+    """Where the run works: the repository ralph stands in, or a clone of `url`; on `branch`, if one is named."""
 
     root: Path
     url: str | None
     branch: str | None
 
-    @property
-    def exists(self) -> bool:
-        return self.root.is_dir()
+    def standing(self) -> gitrepo.Repo | None:
+        """The repository, if it is there and on its branch already."""
+        if not self.root.is_dir():
+            return None
+        repo = gitrepo.open_repo(self.root)
+        return repo if self.branch in (None, repo.branch()) else None
 
-    def open(self) -> gitrepo.Repo:
-        if self.url is not None and self.branch is not None:
-            return gitrepo.clone(self.url, self.root, self.branch)
-        return gitrepo.open_repo(self.root)
+    def open(self, goal: Path) -> gitrepo.Repo:
+        """Clone and switch as needed; a branch is not left with changes in the tree."""
+        if (repo := self.standing()) is not None:
+            return repo
+        repo = gitrepo.open_repo(self.root) if self.url is None else gitrepo.clone(self.url, self.root)
+        if self.branch is not None and repo.branch() != self.branch:
+            if dirty := repo.dirty_paths(goal):
+                raise UsageError(
+                    f"cannot switch to {self.branch}: {', '.join(dirty[:5])} changed", "commit or stash it"
+                )
+            try:
+                repo.switch(self.branch)
+            except RepoError as error:
+                raise UsageError(error.message, "choose another --branch") from error
+        return repo
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user wants done, and where."""
+
+    flags: RunFlags
+    written: Mapping[str, object]
+    goal: Goal
+    place: Place
+    env: Mapping[str, str]
+    ralph_dir: Path
+
+    def settings_at(self, root: Path | None) -> Settings:
+        return settings.load(
+            env=self.env, root=root, flags=self.written, front_matter=self.goal.front_matter, goal=self.goal.path
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """Everything that is settled before a run begins."""
 
-    flags: RunFlags
-    goal: Goal
-    place: Place
+    asked: Asked
     repo: gitrepo.Repo
     settings: Settings
     runner: ClaudeRunner
     check: Check | None
-    env: Mapping[str, str]
-    ralph_dir: Path
+
+    @property
+    def flags(self) -> RunFlags:
+        return self.asked.flags
+
+    @property
+    def goal(self) -> Goal:
+        return self.asked.goal
 
 
-def prepare(flags: RunFlags, written: Mapping[str, object]) -> Prepared | None:
-    """Find out all that a run needs, or say what is wrong; None: a dry run, which is over."""
+def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
+    """Find out what is asked for; refuse what can be refused before the repository is known."""
     _refuse_contradictions(flags, written)
     env = settings.environment()
     goal = read_goal(flags.goal)
     ralph_dir = settings.ralph_dir(env)
-    place = _find_place(flags, goal, ralph_dir)
-    if place.branch is not None:
-        gitrepo.require_branch_name(place.branch)
-    root = place.root if place.exists else None
-    chosen = settings.load(env=env, root=root, flags=written, front_matter=goal.front_matter, goal=goal.path)
-    runner = _claude(chosen, env)
-    if flags.dry_run:
-        _dry_run(flags, goal, place, chosen, runner, env)
-        return None
-    repo = place.open()
+    asked = Asked(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)
+    if asked.place.branch is not None:
+        gitrepo.require_branch_name(asked.place.branch)
+    if ralph_dir.resolve().is_relative_to(asked.place.root) and asked.place.url is None:
+        raise UsageError(
+            f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere: it would be committed"
+        )
+    if asked.place.url is not None and not asked.place.root.is_dir():  # a clone that is still to be made
+        find_claude(asked.settings_at(None), env)
+        gitrepo.require_source(asked.place.url)
+    return asked
+
+
+def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
+    """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
     protected.require_plain_directory(repo.root)
-    if root is None:  # a new clone brings settings of its own
-        chosen = settings.load(env=env, root=repo.root, flags=written, front_matter=goal.front_matter, goal=goal.path)
-        runner = _claude(chosen, env)
-    _refuse_bypass(chosen, env)
-    check = _find_check(flags, repo.root, chosen, env)
-    _first_prompt(goal, repo.root, check, chosen)  # a template that cannot be rendered is refused now
-    return Prepared(flags, goal, place, repo, chosen, runner, check, env, ralph_dir)
+    chosen = asked.settings_at(repo.root)
+    runner = find_claude(chosen, asked.env)
+    _refuse_bypass(chosen, asked.env)
+    if operation := repo.operation_in_progress():
+        raise UsageError(f"a {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
+    check = _find_check(asked, repo.root, chosen)
+    _first_prompt(asked.goal, repo.root, check, chosen)  # a template that cannot be rendered is refused now
+    return Prepared(asked, repo, chosen, runner, check)
 
 
 def read_goal(path: Path) -> Goal:
     """Read a goal file, or say why not."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        if path.exists() and not path.is_dir() and not path.is_file():
+            raise UsageError(f"{path} is no regular file", "a goal is a Markdown file with an `## Objective`")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST_GOAL + 1)
+        if len(data) > _LARGEST_GOAL:
+            raise UsageError(f"{path}: larger than {_LARGEST_GOAL // 2**20} MiB", "refer to long texts by their path")
+        text = data.decode("utf-8")
     except IsADirectoryError:
         raise UsageError(f"{path} is a directory, not a goal file", "name one Markdown file") from None
     except FileNotFoundError:
@@ -108,6 +157,26 @@ def read_goal(path: Path) -> Goal:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
     return parse_goal(text, path.parent.resolve() / path.name)
+
+
+def dry_run(asked: Asked) -> None:
+    """Print the prompt and the command of a first session; start nothing."""
+    root, env = asked.place.root, asked.env
+    chosen = asked.settings_at(root if root.is_dir() else None)
+    _refuse_bypass(chosen, env)
+    check = _find_check(asked, root, chosen) if root.is_dir() else None
+    prompt = _first_prompt(asked.goal, root, check, chosen)
+    runner = find_claude(chosen, env)
+    launch = runner.launch(session_request(prompt, str(uuid.UUID(int=0)), chosen, root, env))
+    changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
+    if asked.flags.json:
+        document = {"cwd": str(root), "argv": launch.argv, "environment": changed, "prompt": prompt}
+        sys.stdout.write(jsonline.encode(document) + "\n")
+        return
+    if not root.is_dir():
+        sys.stdout.write(f"would clone {asked.place.url} into {root} on branch {asked.place.branch}\n\n")
+    command = shlex.join([*(f"{name}={value}" for name, value in changed.items()), *launch.argv])
+    sys.stdout.write(f"# command, in {root}\n{command}\n\n# prompt\n{prompt}")
 
 
 def _refuse_contradictions(flags: RunFlags, written: Mapping[str, object]) -> None:
@@ -120,6 +189,9 @@ def _refuse_contradictions(flags: RunFlags, written: Mapping[str, object]) -> No
     for one, one_given, other, other_given in pairs:
         if one_given and other_given:
             raise UsageError(f"{one} and {other} contradict each other", "choose one of them")
+    for name, value in (("--repo", flags.repo), ("--branch", flags.branch)):
+        if value is not None and not value.strip():
+            raise UsageError(f"{name} is empty", "give it a value, or leave it out")
 
 
 def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
@@ -130,7 +202,8 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
     return Place(gitrepo.clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
 
 
-def _claude(chosen: Settings, env: Mapping[str, str]) -> ClaudeRunner:
+def find_claude(chosen: Settings, env: Mapping[str, str]) -> ClaudeRunner:
+    """Find the agent's program, or say how to get it."""
     own = chosen.claude
     wanted = str(Path(own.path).expanduser()) if own.path else "claude"
     found = shutil.which(wanted, path=env.get("PATH"))
@@ -158,35 +231,15 @@ def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:
         )
 
 
-def _find_check(flags: RunFlags, root: Path, chosen: Settings, env: Mapping[str, str]) -> Check | None:
-    check = (
-        None
-        if flags.no_check
-        else find_check(root, chosen.check, timeout=chosen.check_timeout, path=env.get("PATH", ""))
-    )
+def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:
+    check = None
+    if not asked.flags.no_check:
+        check = find_check(root, chosen.check, timeout=chosen.check_timeout, path=asked.env.get("PATH", ""))
     if check is None and chosen.require_check:
         raise BlockedError(
             "no check to prove the goal with, and one is required", "write .ralph/check, or name one with --check"
         )
     return check
-
-
-def _dry_run(
-    flags: RunFlags, goal: Goal, place: Place, chosen: Settings, runner: ClaudeRunner, env: Mapping[str, str]
-) -> None:
-    check = _find_check(flags, place.root, chosen, env) if place.exists else None
-    prompt = _first_prompt(goal, place.root, check, chosen)
-    launch = runner.launch(session_request(prompt, str(uuid.UUID(int=0)), chosen, place.root, env))
-    out = [] if place.exists else [f"would clone {place.url} into {place.root} on branch {place.branch}", ""]
-    changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
-    out += [
-        "# command, in " + str(place.root),
-        shlex.join([*(f"{k}={v}" for k, v in changed.items()), *launch.argv]),
-        "",
-        "# prompt",
-        prompt,
-    ]
-    sys.stdout.write("\n".join(out))
 
 
 def _first_prompt(goal: Goal, root: Path, check: Check | None, chosen: Settings) -> str:
@@ -199,6 +252,7 @@ def _first_prompt(goal: Goal, root: Path, check: Check | None, chosen: Settings)
 
 
 def session_request(prompt: str, session_id: str, chosen: Settings, root: Path, env: Mapping[str, str]) -> Request:
+    """What a worker session is asked to be."""
     file = chosen.worker_system_prompt_file
     return Request(
         prompt=prompt,

@@ -6,17 +6,17 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
-from ralph import protected
+from ralph import gitrepo, protected
 from ralph.budget import Spend
 from ralph.check import CheckReport, run_check
-from ralph.cli.letters import farewell, greeting
-from ralph.cli.prepare import Prepared, RunFlags, session_request
+from ralph.cli.greeting import farewell, greeting
+from ralph.cli.prepare import Asked, RunFlags, session_request, settle
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import RunEnded, RunStarted, SessionStarted, Stamped, Tag, Text
-from ralph.journal import Journal, LogFiles, RepoLock, Saved, repo_key
+from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
 from ralph.loop import Kit, pursue
 from ralph.process import Child, Signals
 from ralph.prompts import Prompts
@@ -33,42 +33,71 @@ from ralph.windows import EXCLUDES, Windows
 class Pursuit:
     """One start of a run: its collaborators, and what each step of the loop means on disk."""
 
-    def __init__(self, prepared: Prepared) -> None:
-        self.prepared = prepared
-        self.goal = prepared.goal
-        self.repo = prepared.repo
-        self.settings = prepared.settings
-        directory = prepared.ralph_dir / "runs" / repo_key(self.repo.root)
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+        self.goal = asked.goal
+        directory = asked.ralph_dir / "runs" / repo_key(asked.place.root)
         self.lock = RepoLock(directory, self.goal.name)
         self.journal = Journal(directory / self.goal.name)
-        self.windows = Windows(self.repo.root)
+        self.windows = Windows(asked.place.root)
         self.signals = Signals()
-        self.digest = hashlib.sha256(self.goal.text.encode()).hexdigest()
-        self.console = Console(sys.stdout, _detail(prepared.flags), str(self.repo.root))
+        self.digest = hashlib.sha256(f"{self.goal.front_matter}\n{self.goal.text}".encode()).hexdigest()
+        self.console = Console(sys.stdout, _detail(asked.flags), str(asked.place.root))
         self.started = time.monotonic()
         self._counted = ""
+        self._told_left_out: set[str] = set()
 
     def carry_out(self) -> int:
         with contextlib.ExitStack() as held:
             with _refusing_a_bad_disk():
-                self.lock.probe()
-                self._look()  # refuse before anything is written
+                self._refuse_early()
                 held.enter_context(self.lock)
                 held.enter_context(self.signals.watched())
+                self.repo = self.asked.place.open(self.goal.path)
+                restored = self._restore_after_a_cut()
+                self._settle()
                 run, said = self._begin(self._look())
                 held.callback(self.journal.close)
-            return self._pursue(run, self._recorder(run), said)
+            return self._pursue(run, self._recorder(run), [*restored, *said])
+
+    def _refuse_early(self) -> None:
+        """Refuse what can be refused before anything is written."""
+        self.lock.probe()
+        if not self._was_cut() and (repo := self.asked.place.standing()) is not None:
+            self.repo = repo
+            self._settle()
+            self._look()
+
+    def _settle(self) -> None:
+        self.prepared = settle(self.asked, self.repo)
+        self.settings = self.prepared.settings
+
+    def _was_cut(self) -> bool:
+        """Tell whether the run to be continued never said how its last start ended."""
+        saved = None if self.asked.flags.fresh else self.journal.load()
+        return isinstance(saved, Damaged) or (isinstance(saved, Saved) and saved.exit_code is None)
+
+    def _restore_after_a_cut(self) -> list[str]:
+        """Undo what a session did to the user's files when ralph was killed under it: before they are read."""
+        snapshot = protected.stored(self.journal.snapshot)
+        if snapshot is None or not self._was_cut():
+            return []
+        undone = _listed(snapshot.restore(self.repo.root, self.journal.undone))
+        kept = self.journal.undone
+        return (
+            [f"{undone} changed while the run was cut off: restored; the other version is in {kept}"] if undone else []
+        )
 
     def _look(self) -> Saved | None:
         """Return the run to continue, None for a new one; refuse what cannot begin."""
         unfinished = self._unfinished()
-        if self.prepared.flags.resume and unfinished is None:
+        if self.asked.flags.resume and unfinished is None:
             raise UsageError(
                 f"there is no unfinished run of {self.goal.name} to continue", "leave out --continue to begin one"
             )
         if unfinished is not None:
             self._refuse_mismatch(unfinished)
-        elif not self.prepared.flags.allow_dirty and (dirty := self.repo.dirty_paths(self.goal.path)):
+        elif not self.asked.flags.allow_dirty and (dirty := self.repo.dirty_paths(self.goal.path)):
             shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
             raise UsageError(
                 f"the working tree has changes: {shown}",
@@ -78,14 +107,14 @@ class Pursuit:
 
     def _unfinished(self) -> Saved | None:
         """Find the unfinished run: in its directory or, if that is lost, in the commits it made."""
-        if self.prepared.flags.fresh:
+        if self.asked.flags.fresh:
             return None
         loaded = self.journal.load()
         if isinstance(loaded, Saved):
             return None if loaded.finished else loaded
         if loaded is not None and self.journal.ended_proven():
             return None
-        branch = self.prepared.place.branch or self.repo.branch()
+        branch = self.repo.branch()
         run = rebuilt_run(self.goal.name, branch, self.repo.iteration_commits(None))
         if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
             if run is None or run.unchecked_claim is not None:
@@ -99,7 +128,9 @@ class Pursuit:
             run = Run(_new_run_id(), self.goal.name, branch, self.repo.head())
         else:
             run = replace(run, base=self.repo.parent(run.history.iterations[0].commit))
-        return Saved(run, str(self.goal.path), self.digest, exit_code=None, counted="", rebuilt_because=why)
+        return Saved(
+            run, str(self.goal.path), self.digest, self._check_label(), exit_code=None, counted="", rebuilt_because=why
+        )
 
     def _refuse_mismatch(self, saved: Saved) -> None:
         if saved.goal_path != str(self.goal.path):
@@ -107,21 +138,25 @@ class Pursuit:
                 f"an unfinished run of the goal {self.goal.name} is of {saved.goal_path}, not of {self.goal.path}",
                 "rename one of the files, or archive that run with --fresh",
             )
-        here = self.prepared.place.branch or self.repo.branch()
+        here = self.repo.branch()
         if saved.run.branch != here:
             raise UsageError(
                 f"the unfinished run of {self.goal.name} is on branch {saved.run.branch}, not on {here or 'no branch'}",
                 f"switch to it: git switch {saved.run.branch}; or archive that run with --fresh",
+            )
+        said_now = self.asked.flags.no_check or "check" in self.asked.written
+        if saved.check and saved.check != self._check_label() and not said_now:
+            raise UsageError(
+                f"the run began with the check {saved.check!r}; now it would be {self._check_label() or 'none'!r}",
+                "say which you want with --check or --no-check, or begin anew with --fresh",
             )
 
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
         said = [f"removed a stale {name} of git" for name in self.repo.clear_stale_locks()]
         if saved is None:
-            if (moved := self.journal.archive()) is not None and self.prepared.flags.fresh:
+            if (moved := self.journal.archive()) is not None and self.asked.flags.fresh:
                 said.append(f"the last run was archived: {moved}")
-            if self.prepared.place.branch:
-                self.repo.switch(self.prepared.place.branch)
             run = Run(_new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
         else:
             run, recovered = self._recover(saved)
@@ -157,70 +192,62 @@ class Pursuit:
             opening += f" ({saved.rebuilt_because}: rebuilt from {len(run.history.iterations)} commits)"
         if saved.goal_digest != self.digest:
             said.append("the goal's text has changed since; the new text counts")
-        return run, [opening, *said]
+        return run.given_another_try(), [opening, *said]
 
     def _protect(self, saved: Saved | None) -> list[str]:
-        """Fix the version of the user's files that rules this run."""
-        store = self.journal.snapshot
-        if saved is None or not store.is_dir():
-            protected.take(self.repo.root, store)
+        """Fix the version of the user's files that rules from now on: the one that stands."""
+        self.snapshot = protected.take(self.repo.root)
+        before = protected.stored(self.journal.snapshot)
+        self.snapshot.store(self.journal.snapshot)
+        if saved is None or before is None or before == self.snapshot:
             return []
-        if not (changed := protected.changed(self.repo.root, store)):
-            return []
-        names = ", ".join(f".ralph/{name}" for name in changed)
-        if saved.exit_code is not None:  # the last start undid the agent's changes and ended: these are the user's
-            protected.take(self.repo.root, store)
-            return [f"{names} changed since the last start; the new version rules from now on"]
-        protected.restore(self.repo.root, store, self.journal.undone)
-        return [
-            f"{names} changed while the run was cut off and is restored; the other version is in {self.journal.undone}"
-        ]
+        # The last start undid the agent's changes before it ended, so these are the user's own.
+        names = _listed(before.changed(self.repo.root))
+        return [f"{names} changed since the last start; the new version rules from now on"]
 
     def _recorder(self, run: Run) -> Recorder:
-        screen = json_screen(sys.stdout) if self.prepared.flags.json else self.console
+        screen = json_screen(sys.stdout) if self.asked.flags.json else self.console
         return Recorder(self.journal, now=time.time, spent=run.spend, screens=[self._show_session, screen])
 
     def _pursue(self, run: Run, recorder: Recorder, said: list[str]) -> int:
-        if not self.prepared.flags.json:
-            for label, text in greeting(self.prepared, run, self.journal.directory):
-                self.console.say(label, text)
+        self._say(greeting(self.prepared, run, self.journal.directory), first=True)
         recorder(self._run_started(run))
         for note in said:
             recorder(Text(Tag.SYS, note))
         try:
             result = pursue(run, self._kit(recorder))
         except Interrupted as stopped:
-            reason = f"interrupted by signal {stopped.signal_number}"
-            result = RunResult(self._last_saved, stopped.exit_code, reason, proven=False)
-        except RalphError as error:
-            self._end_in_fault(error, recorder)
-            raise
+            result = RunResult(self._last_saved, stopped.exit_code, f"stopped by {stopped.name}", proven=False)
         except OSError as error:
             fault = DiskError(error.filename or self.journal.directory, error)
             self._end_in_fault(fault, recorder)
             raise fault from error
-        self._end(result, recorder)
-        if not self.prepared.flags.json:
-            for label, text in farewell(result, self.prepared, self.journal.directory, time.monotonic() - self.started):
-                self.console.say(label, text)
-        return result.exit_code
-
-    def _end(self, result: RunResult, recorder: Recorder) -> None:
-        """Write down how it ended."""
+        except Exception as error:
+            self._end_in_fault(error, recorder)
+            if isinstance(error, RalphError) and error.exit_code == UsageError.exit_code:  # too late for bad usage
+                raise RalphError(error.message, error.hint) from error
+            raise
         self._save(result.run, result.exit_code)
         self.journal.write_result(result, self.repo.head())
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
+        self._say(farewell(result, self.prepared, time.monotonic() - self.started))
+        return result.exit_code
 
-    def _end_in_fault(self, error: RalphError, recorder: Recorder) -> None:
+    def _say(self, lines: Iterable[tuple[str, str]], *, first: bool = False) -> None:
+        if not self.asked.flags.json and not (first and self.asked.flags.quiet):
+            for label, text in lines:
+                self.console.say(label, text)
+
+    def _end_in_fault(self, error: Exception, recorder: Recorder) -> None:
         """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
+        code = 1 if isinstance(error, RalphError | OSError) else 3
+        result = RunResult(self._last_saved, code, str(error), proven=False)
         with contextlib.suppress(DiskError, RepoError):
-            self.journal.write_result(
-                RunResult(self._last_saved, error.exit_code, error.message, proven=False), self.repo.head()
-            )
-            recorder(RunEnded(error.exit_code, error.message, proven=False))
+            self.journal.write_result(result, self.repo.head())
+            recorder(RunEnded(result.exit_code, result.reason, result.proven))
+        self._say(farewell(result, self.prepared, time.monotonic() - self.started))
 
     def _run_started(self, run: Run) -> RunStarted:
-        check = self.prepared.check
         return RunStarted(
             goal=run.goal,
             run=run.id,
@@ -230,7 +257,7 @@ class Pursuit:
             agent_path=self.prepared.runner.path,
             model=self.settings.model,
             reasoning=self.settings.reasoning,
-            check=check.label if check else "",
+            check=self._check_label(),
             continued=bool(run.history.iterations or run.failed),
             iteration=run.iteration,
         )
@@ -254,9 +281,8 @@ class Pursuit:
             on_denial=self.settings.on_denial,
             request=self._request,
             open_logs=self._open_logs,
-            restore_protected=lambda: protected.restore(self.repo.root, self.journal.snapshot, self.journal.undone),
-            hold_branch=self._hold_branch,
-            commit=lambda message: self.repo.commit_all(message, self.goal.path),
+            undo=self._undo,
+            commit=self._commit,
             record=self.journal.record,
             save=self._save,
             prove=self._prove,
@@ -270,26 +296,38 @@ class Pursuit:
             interrupted=lambda: self.signals.first,
         )
 
+    def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
+        prompts = Prompts(self.repo.root / ".ralph" / "prompts")
+        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=self._check_label(), shrunk=shrunk)
+        return session_request(
+            prompt, session_id, self.settings, self.repo.root, self._child_environment(run.iteration)
+        )
+
     def _open_logs(self, run: Run) -> LogFiles:
         logs = self.journal.log_files(self.settings.agent, "worker", run.iteration, timestamp(time.time()))
         self._counted = logs.stdout.name  # what is saved after the session includes its cost
         return logs
 
-    def _hold_branch(self) -> bool:
+    def _undo(self) -> list[str]:
+        """Undo what a session or a check must not do; name what it was."""
+        undone: list[str] = []
+        if changed := self.snapshot.restore(self.repo.root, self.journal.undone):
+            undone.append(f"changed {_listed(changed)}")
         run = self._last_saved
-        return self.repo.hold_branch(run.branch, run.history.last.commit if run.history.last else run.base)
+        tip = run.history.last.commit if run.history.last else run.base
+        return [*undone, *self.repo.hold(run.branch, tip)]
 
-    def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
-        prompts = Prompts(self.journal.snapshot / "prompts")
-        check = self.prepared.check.label if self.prepared.check else ""
-        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=check, shrunk=shrunk)
-        return session_request(
-            prompt, session_id, self.settings, self.repo.root, self._child_environment(run.iteration)
-        )
+    def _commit(self, message: str) -> gitrepo.Committed:
+        """Commit; what is left out is told once, not again with every iteration."""
+        committed = self.repo.commit_all(message, self.goal.path)
+        news = [path for path in committed.left_out if path not in self._told_left_out]
+        nested = [path for path in committed.nested if path not in self._told_left_out]
+        self._told_left_out.update(news, nested)
+        return replace(committed, left_out=tuple(news), nested=tuple(nested))
 
     def _child_environment(self, iteration: int) -> dict[str, str]:
         return {
-            **self.prepared.env,
+            **self.asked.env,
             "RALPH_GOAL": self.goal.name,
             "RALPH_ITERATION": str(iteration),
             "RALPH_RUN_ID": self._last_saved.id,
@@ -307,20 +345,27 @@ class Pursuit:
     def _prove(self, iteration: int) -> CheckReport | None:
         if self.prepared.check is None:
             return None
-        protected.restore(self.repo.root, self.journal.snapshot, self.journal.undone)
+        self._undo()
         log = self.journal.log_files("check", "check", iteration, timestamp(time.time())).stdout.with_suffix(".log")
-        return run_check(
+        report = run_check(
             self.prepared.check,
             root=self.repo.root,
             environment=self._child_environment(iteration),
             log=log,
             stop_requests=lambda: self.signals.count,
         )
+        self._undo()  # what the check itself did is not the next session's fault
+        return report
 
     def _save(self, run: Run, exit_code: int | None = None) -> None:
         self._last_saved = run
         self.journal.save(
-            run, goal_path=self.goal.path, goal_digest=self.digest, counted=self._counted, exit_code=exit_code
+            run,
+            goal_path=self.goal.path,
+            goal_digest=self.digest,
+            check=self._check_label(),
+            counted=self._counted,
+            exit_code=exit_code,
         )
         limits = self.settings.limits
         self.windows.show_budget(
@@ -334,9 +379,16 @@ class Pursuit:
         if isinstance(stamped.event, SessionStarted):
             self.windows.show_session(stamped.event.session_id, stamped.at)
 
+    def _check_label(self) -> str:
+        return self.prepared.check.label if self.prepared.check else ""
+
 
 def _detail(flags: RunFlags) -> Detail:
     return Detail.QUIET if flags.quiet else Detail.VERBOSE if flags.verbose else Detail.NORMAL
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f".ralph/{name}" for name in names)
 
 
 def _new_run_id() -> str:

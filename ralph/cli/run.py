@@ -55,7 +55,8 @@ def run(
     Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 a bug in ralph, 4 a limit was reached, 6 blocked,
     129/130/143 stopped by a signal.
     """
-    from ralph.cli.prepare import RunFlags, prepare
+    from ralph.cli.prepare import RunFlags, look
+    from ralph.cli.prepare import dry_run as print_dry_run
     from ralph.cli.pursuit import Pursuit
 
     written = {
@@ -64,6 +65,8 @@ def run(
         "idle_timeout": idle_timeout, "check": check, "require_check": require_check or None,
     }  # fmt: skip
     flags = RunFlags(goal, repo, branch, resume, fresh, no_check, allow_dirty, as_json, dry_run, quiet, verbose)
-    prepared = prepare(flags, {name: value for name, value in written.items() if value is not None})
-    if prepared is not None:
-        raise typer.Exit(Pursuit(prepared).carry_out())
+    asked = look(flags, {name: value for name, value in written.items() if value is not None})
+    if dry_run:
+        print_dry_run(asked)
+    else:
+        raise typer.Exit(Pursuit(asked).carry_out())

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from ralph.errors import DiskError
+from ralph.files import open_to_append, write_all
 from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import Guardian
 
@@ -56,7 +57,7 @@ class Child:
         stderr_log: Path | None,
     ) -> None:
         """Start `argv`; its stdout is logged raw before it can be read. Without `stderr_log` stderr joins stdout."""
-        logs = [_create_log(path) for path in (stdout_log, stderr_log) if path is not None]
+        logs = [open_to_append(path) for path in (stdout_log, stderr_log) if path is not None]
         pipes = _Pipes(talks=stderr_log is not None)
         try:
             self._guardian = Guardian(
@@ -185,7 +186,7 @@ class Child:
             try:
                 while chunk := os.read(stream.fileno(), _CHUNK):
                     self._last_byte = time.monotonic()
-                    _write_all(log, chunk)  # the bytes are safe before anyone parses them
+                    write_all(log, chunk)  # the bytes are safe before anyone parses them
                     if lines := splitter.feed(chunk):
                         self._inbox.put(lines)
                 if rest := splitter.flush():
@@ -199,12 +200,12 @@ class Child:
             while chunk := os.read(stream.fileno(), _CHUNK):
                 self._last_byte = time.monotonic()
                 self._stderr = (self._stderr + chunk)[-_STDERR_TAIL:]
-                _write_all(log, chunk)
+                write_all(log, chunk)
 
     def _pump_stdin(self, stream: BinaryIO) -> None:
         with contextlib.suppress(OSError), stream:  # the child may be gone, or never read
             while (data := self._outbox.get()) is not None:
-                _write_all(stream, data)
+                write_all(stream, data)
 
     def _drain(self) -> None:
         """Make room for a pump that waits to deliver, so that its thread can end."""
@@ -246,22 +247,3 @@ class _Pipes:
 
     def _ours(self) -> list[BinaryIO]:
         return [stream for stream in (self.stdin, self.stdout, self.stderr) if stream is not None]
-
-
-def _create_log(path: Path) -> BinaryIO:
-    """Open a log for appending; named by its path, for the message when it cannot be written."""
-    try:
-        return open(path, "ab", buffering=0, opener=_private)
-    except OSError as error:
-        raise DiskError(path, error) from error
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write every byte: a raw write may be short, silently so on a full disk."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[stream.write(rest) :]

@@ -144,7 +144,7 @@ def _wake_on_signals() -> socket.socket:
     for end in (woken, waker):
         end.setblocking(False)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        if signal.getsignal(number) is not signal.SIG_IGN:
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup is for all of us
             signal.signal(number, _do_nothing)
     signal.set_wakeup_fd(waker.detach(), warn_on_full_buffer=False)
     return woken

@@ -1,5 +1,6 @@
 """Events as lines a person can read, in any terminal, file or pipe."""
 
+import textwrap
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import TextIO
@@ -47,7 +48,7 @@ class Detail(IntEnum):
 class Console:
     """A screen of plain lines: `label  text`, the label saying who speaks."""
 
-    def __init__(self, stream: TextIO, detail: Detail = Detail.NORMAL, root: str = "") -> None:
+    def __init__(self, stream: TextIO | None, detail: Detail = Detail.NORMAL, root: str = "") -> None:
         """Write to `stream`; paths below `root` are shown relative to it."""
         self._outlet = Outlet(stream)
         self._detail = detail
@@ -58,11 +59,16 @@ class Console:
     def __call__(self, stamped: Stamped, _line: str) -> None:
         lines = self.lines(stamped.event)
         if self._detail > Detail.QUIET and lines:
-            self._outlet.write("".join(f"{line}\n" for line in lines))
+            self._write(lines)
 
     def say(self, label: str, text: str) -> None:
         """Write a line that is no event's: header, recovery, farewell."""
-        self._outlet.write("".join(f"{line}\n" for line in _labelled(label, text)))
+        self._write(_labelled(label, text))
+
+    def _write(self, lines: list[str]) -> None:
+        width = self._outlet.width
+        folded = lines if width is None else [part for line in lines for part in _folded(line, width)]
+        self._outlet.write("".join(f"{line}\n" for line in folded))
 
     def lines(self, event: Event) -> list[str]:
         """What to show of an event."""
@@ -144,9 +150,16 @@ class Console:
         took = format_duration(event.seconds)
         if event.exit_code == 0:
             return _labelled("check", f"green in {took}")
-        why = "ran out of time" if event.exit_code is None else f"exit {event.exit_code}"
-        tail = event.output.strip().splitlines()[-_FAILED_LINES:]
+        why = "ran out of time" if event.exit_code is None else _status(event.exit_code)
+        tail = event.output.strip().splitlines()[-_FAILED_LINES:] or ["(it printed nothing)"]
         return _labelled("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]))
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Fold a line at the terminal's edge, between words, keeping the column of labels free."""
+    if len(line) <= width:
+        return [line]
+    return textwrap.wrap(line, max(width, 40), subsequent_indent=" " * (_LABEL + 2), break_on_hyphens=False) or [""]
 
 
 def _labelled(label: str, text: str) -> list[str]:
@@ -155,12 +168,16 @@ def _labelled(label: str, text: str) -> list[str]:
     return [f"{visible(label):<{_LABEL}}  {first}".rstrip(), *(f"{margin}{line}".rstrip() for line in rest)]
 
 
+def _status(exit_code: int) -> str:
+    return f"exit {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
+
+
 def _quota(event: RateLimited) -> str:
     when = f", resets {timestamp(event.resets_at)}" if event.resets_at else ""
     return f"{one_line(event.status)} ({one_line(event.kind)}{when})"
 
 
-def json_screen(stream: TextIO) -> Callable[[Stamped, str], None]:
+def json_screen(stream: TextIO | None) -> Callable[[Stamped, str], None]:
     """A screen for programs: every event as the line that was journaled."""
 
     outlet = Outlet(stream)

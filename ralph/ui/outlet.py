@@ -8,24 +8,32 @@ from typing import TextIO
 class Outlet:
     """A stream that falls silent when its reader is gone (EPIPE) or its terminal hung up (EIO)."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
-        self._open = True
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None for a file or a pipe, whose lines are nobody's to fold."""
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns if self._stream is not None else None
+        except (OSError, ValueError):
+            return None
 
     def write(self, text: str) -> None:
         """Write and flush, or fall silent for good."""
-        if not self._open:
+        if self._stream is None:
             return
         try:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._open = False
-            self._discard()
+            _discard(self._stream)
+            self._stream = None
 
-    def _discard(self) -> None:
-        """Point the descriptor at nothing: the interpreter flushes it once more when it ends, and would exit 120."""
-        with contextlib.suppress(OSError, ValueError):
-            nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-            os.dup2(nothing, self._stream.fileno())
-            os.close(nothing)
+
+def _discard(stream: TextIO) -> None:
+    """Point the descriptor at nothing: the interpreter flushes it once more when it ends, and would exit 120."""
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)

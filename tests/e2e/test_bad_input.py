@@ -73,7 +73,7 @@ def test_an_unknown_front_matter_key_suggests_the_nearest(repo: Path, refused) -
     write_goal(repo, f"---\nmodle: opus\n---\n{GOAL}")
     done = refused("goal.md")
     assert done.exit_code == 2
-    assert "unknown key `modle` (did you mean `model`?)" in done.stderr
+    assert "unknown key `modle` (did you mean model?)" in done.stderr
 
 
 def test_not_a_git_repository(tmp_path: Path, refused) -> None:
@@ -110,11 +110,11 @@ def test_a_dirty_tree_names_its_paths(repo: Path, refused, ralph: Ralph) -> None
     [
         (["--duration", "4 hours"], "duration: '4 hours' is not a duration: write it like 90s, 30m, 4h or 1h30m"),
         (["--duration", "0s"], "not a duration above zero"),
-        (["--reasoning", "hihg"], "reasoning: 'hihg' is not one of none, low, med, high (did you mean 'high'?)"),
-        (["--max-iterations", "0"], "max_iterations: '0' is not a whole number above zero"),
-        (["--max-cost", "nan"], "max_cost: 'nan' is not an amount of US dollars above zero"),
-        (["--max-tokens", "-1"], "max_tokens: '-1' is not a whole number above zero"),
-        (["--agent", "cluade"], "agent: 'cluade' is not one of claude (did you mean 'claude'?)"),
+        (["--reasoning", "hihg"], "reasoning: 'hihg' is not one of none, low, med, high (did you mean high?)"),
+        (["--max-iterations", "0"], "--max-iterations: '0' is not a whole number above zero"),
+        (["--max-cost", "nan"], "--max-cost: 'nan' is not an amount of US dollars above zero"),
+        (["--max-tokens", "-1"], "--max-tokens: '-1' is not a whole number above zero"),
+        (["--agent", "cluade"], "agent: 'cluade' is not one of claude (did you mean claude?)"),
         (["--check", "nonesuch-command"], "the check's command 'nonesuch-command' was not found"),
         (["--check", "'unclosed"], "cannot be split into words"),
         (["--continue"], "there is no unfinished run of goal to continue"),
@@ -154,7 +154,7 @@ def test_an_invalid_configuration_names_all_its_faults_at_once(repo: Path, refus
         f"{repo / '.env'}: max_cost: 'free'",
         f"{repo / 'goal.md'}: duration: 'soon'",
         "environment: failures: 'no'",
-        "flag: max_tokens: 'few'",
+        "--max-tokens: 'few'",
     ):
         assert cause in done.stderr, cause
 

@@ -121,7 +121,10 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
         (TurnEnded(False, "success", "fine", None), ""),
         (TurnEnded(True, "error_max_turns", "", None), "error      error_max_turns\n"),
         (CheckEnded(0, 65.0, "long output"), "check      green in 1m05s\n"),
-        (CheckEnded(None, 1.0, ""), "check      red (ran out of time) in 1.0s: DONE is withdrawn\n"),
+        (
+            CheckEnded(None, 1.0, "why\n"),
+            "check      red (ran out of time) in 1.0s: DONE is withdrawn\n           why\n",
+        ),
         (CheckEnded(2, 1.0, "why\n"), "check      red (exit 2) in 1.0s: DONE is withdrawn\n           why\n"),
         (Waiting("quota", 1_794_790_100.0), "waiting    until 2026-11-16T00:48:20.000Z: quota\n"),
     ],

@@ -1,5 +1,6 @@
 """What `ralph run` says first and last: where it works and with what, how it ended and what to type next."""
 
+import math
 import shlex
 import sys
 from collections.abc import Iterator
@@ -25,32 +26,37 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
     if check is None:
         yield "check", "none: a DONE will be believed without proof"
     elif check.script:
-        yield "check", f"{check.label}, in the version that stands now"
+        yield "check", f"{check.label}, in the version that stood when this began"
     else:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
     yield "limits", _limits(prepared)
     yield "run", str(directory)
     if chosen.reasoning is Reasoning.NONE:
-        yield "note", "reasoning none is asked for, but Claude Code 2.1.325 thinks at low effort all the same"
+        yield (
+            "note",
+            "no thinking is asked for; some versions of Claude Code (2.1.325) think at low effort all the same",
+        )
     if not prepared.repo.has_identity:
         yield "note", f"git knows no identity here: ralph commits as {gitrepo.FALLBACK_IDENTITY}"
+    if prepared.asked.place.url is not None:
+        yield "note", f"the clone is taken as it is, not fetched: git -C {prepared.repo.root} fetch"
     for note in chosen.notes:
         yield "note", note
 
 
-def farewell(result: RunResult, prepared: Prepared, directory: Path, seconds: float) -> Lines:
+def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
     """The last words of a run, as labelled lines."""
     run = result.run
-    count = len(run.history.iterations)
-    facts = [f"{count} iteration{'' if count == 1 else 's'}"]
+    facts = [_counted(len(run.history.iterations), "iteration")]
     if run.failed:
-        facts.append(f"{run.failed} failed session{'' if run.failed == 1 else 's'}")
+        facts.append(_counted(run.failed, "failure"))
     facts.append(format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown")
     facts += [f"{run.spend.tokens:,} tokens", format_duration(seconds)]
     yield "", ""
-    yield _headline(result.exit_code), f"{_reason(result, prepared)} · {' · '.join(facts)}"
-    yield "result", f"{directory / 'result.json'} · raw logs in {directory / 'logs'}"
-    if prepared.place.url is not None:
+    yield "result", _ending(result, prepared)
+    yield "", " · ".join(facts)
+    yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
+    if prepared.asked.place.url is not None:
         yield "clone", f"{prepared.repo.root} · branch {run.branch}, not pushed"
         yield "push", shlex.join(["git", "-C", str(prepared.repo.root), "push", "origin", run.branch])
     if result.hint:
@@ -61,20 +67,20 @@ def farewell(result: RunResult, prepared: Prepared, directory: Path, seconds: fl
         yield "next", f"go on where it ended: {_again()}"
 
 
-def _headline(exit_code: int) -> str:
-    return {0: "done", 4: "limit", 6: "blocked"}.get(exit_code, "stopped" if exit_code > 128 else "failed")
-
-
-def _reason(result: RunResult, prepared: Prepared) -> str:
+def _ending(result: RunResult, prepared: Prepared) -> str:
     if result.proven and prepared.check is not None:
-        return f"proven by {prepared.check.label}"
-    return result.reason
+        return f"done: proven by {prepared.check.label}"
+    return f"failed: {result.reason}" if result.exit_code in (1, 3) else result.reason
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _limits(prepared: Prepared) -> str:
     limits = prepared.settings.limits
     said = [
-        f"{limits.iterations} iterations" if limits.iterations else "",
+        _counted(limits.iterations, "iteration") if limits.iterations else "",
         format_duration(limits.duration) if limits.duration else "",
         format_money(limits.cost_usd) if limits.cost_usd else "",
         f"{limits.tokens:,} tokens" if limits.tokens else "",
@@ -87,12 +93,12 @@ def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
     limits = prepared.settings.limits
     higher = {
         Limit.ITERATIONS: str(run.used_iterations + (limits.iterations or 0)),
-        Limit.DURATION: f"{int(2 * (limits.duration or 0))}s",
-        Limit.COST: f"{run.spend.cost_usd + (limits.cost_usd or 0):.2f}",
+        Limit.DURATION: f"{max(1, math.ceil(2 * (limits.duration or 0)))}s",
+        Limit.COST: f"{math.ceil(100 * (run.spend.cost_usd + (limits.cost_usd or 0))) / 100:.2f}",
         Limit.TOKENS: str(run.spend.tokens + (limits.tokens or 0)),
     }[limit]
     words = _words()
-    for index, word in enumerate(words):
+    for index, word in reversed(list(enumerate(words))):  # of several, the last one counts
         if word == limit:
             return shlex.join([*words[: index + 1], higher, *words[index + 2 :]])
         if word.startswith(f"{limit}="):

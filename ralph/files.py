@@ -1,0 +1,70 @@
+"""Files that must not be half written and are nobody else's business: whole or not at all, private, named in faults."""
+
+import contextlib
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from ralph.errors import DiskError
+
+
+@contextlib.contextmanager
+def named_in_faults(path: Path) -> Generator[None]:
+    """Translate a failure to read or write into a `DiskError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(path, error) from error
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory, and those above it, that only the user can enter."""
+    with named_in_faults(path):
+        if not path.parent.exists():
+            make_private_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
+    """Write a whole file so that a crash leaves the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with named_in_faults(path):
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content.encode("utf-8", "replace"))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open unbuffered for appending; a torn last line is closed first, so that the next one stands alone."""
+    with named_in_faults(path):
+        file = open(path, "a+b", buffering=0, opener=_private)  # noqa: SIM115 - the caller closes it
+        if file.seek(0, os.SEEK_END) > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+    return file
+
+
+def write_all(stream: IO[bytes], data: bytes) -> None:
+    """Write every byte: a raw write may be short, and on a full disk is so without an error."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[stream.write(rest) :]
+
+
+def append_line(file: BinaryIO, line: str) -> None:
+    """Append one line."""
+    with named_in_faults(Path(file.name)):
+        write_all(file, line.encode() + b"\n")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,292 @@
+"""What an agent does to the tree, the branch, the judge or the state must not deceive ralph or lose work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repos import commit_all, commits, git, make_repo
+from tests.support.goals import GOAL, result, run_directory, write_check, write_goal
+from tests.support.ralph_process import Ralph
+from tests.support.scripted_agent import ClaudeScript, hang, run, summary, write
+
+PASS = "#!/bin/sh\nexit 0\n"
+
+
+@pytest.fixture(autouse=True)
+def goal(repo: Path) -> Path:
+    return write_goal(repo)
+
+
+def test_a_broken_git_directory_never_leads_to_the_repository_around(
+    tmp_path: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    outer = make_repo(tmp_path / "outer", {"a": "a"})
+    inner = make_repo(outer / "inner", {"b": "b"})
+    write_goal(inner)
+    (outer / "secret-plan.txt").write_text("mine")
+    claude_script([run("rm -rf .git/objects"), summary("one")])
+
+    done = ralph("run", "goal.md", cwd=inner)
+
+    assert done.exit_code == 1
+    assert len(commits(outer)) == 1
+
+
+def test_a_continued_run_goes_on_on_its_branch(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([write("one.txt", "1"), summary("one")], [write("two.txt", "2"), summary("two")])
+    ralph("run", "goal.md", "--branch", "feature", "--max-iterations", "1")
+    git(repo, "switch", "--quiet", "main")
+
+    done = ralph("run", "goal.md", "--branch", "feature", "--max-iterations", "2")
+
+    assert done.exit_code == 4
+    assert git(repo, "branch", "--show-current") == "feature"
+    assert git(repo, "ls-files") == "README.md\none.txt\ntwo.txt"
+
+
+def test_the_check_of_the_branch_is_the_judge(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    git(repo, "switch", "--quiet", "-c", "feature")
+    write_check(repo, "#!/bin/sh\nexit 1\n")
+    git(repo, "add", ".ralph")
+    git(repo, "commit", "--quiet", "-m", "a check")
+    git(repo, "switch", "--quiet", "main")
+    claude_script([summary("DONE")])
+
+    done = ralph("run", "goal.md", "--branch", "feature", "--max-iterations", "1", "--json")
+
+    assert (done.exit_code, [event["exit_code"] for event in done.events_of("check_ended")]) == (4, [1])
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        pytest.param("echo RALPH_CHECK=true > .env", id="in .env"),
+        pytest.param("mkdir -p .ralph; echo 'check = \"true\"' > .ralph/config.toml", id="in the configuration"),
+        pytest.param('for f in check; do printf "#!/bin/sh\\n" > $(readlink .ralph/runs/goal)/snapshot/$f; done;'
+                     ' printf "#!/bin/sh\\n" > .ralph/check', id="in the stored copy"),
+        pytest.param("rm .ralph/check", id="by deleting it"),
+    ],
+)  # fmt: skip
+def test_the_judge_cannot_be_replaced(repo: Path, ralph: Ralph, claude_script: ClaudeScript, deed: str) -> None:
+    write_check(repo, "#!/bin/sh\nexit 1\n")
+    claude_script([run(deed), summary("DONE")])
+
+    first = ralph("run", "goal.md", "--max-iterations", "1")
+    second = ralph("run", "goal.md", "--max-iterations", "2")
+
+    assert (first.exit_code, second.exit_code) == (4, 4)
+    assert result(repo)["proven"] is False
+
+
+def test_a_judge_replaced_while_ralph_is_killed_is_restored_before_it_is_read(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    write_check(repo, "#!/bin/sh\nexit 1\n")
+    claude_script([run("rm .ralph/check; echo 'check = \"true\"' > .ralph/config.toml"), hang()], [summary("DONE")])
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("tool_end")
+        running.send(signal.SIGKILL)
+        running.wait()
+
+    done = ralph("run", "goal.md", "--max-iterations", "1")
+
+    assert done.exit_code == 4
+    assert "restored" in done.stdout
+    assert (repo / ".ralph" / "check").read_text() == "#!/bin/sh\nexit 1\n"
+    assert not (repo / ".ralph" / "config.toml").exists()
+
+
+def test_a_check_that_the_goal_newly_names_needs_the_users_word(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    write_check(repo, "#!/bin/sh\nexit 1\n")
+    claude_script([summary("DONE")])
+    assert ralph("run", "goal.md", "--max-iterations", "1").exit_code == 4
+    write_goal(repo, f"---\ncheck: 'true'\n---\n{GOAL}")
+
+    done = ralph("run", "goal.md")
+
+    assert done.exit_code == 2
+    assert "the run began with the check '.ralph/check'; now it would be 'true'" in done.stderr
+    assert ralph("run", "goal.md", "--check", "true").exit_code == 0
+
+
+def test_what_the_agent_staged_of_ours_is_not_committed(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    write_check(repo, PASS)
+    (repo / ".env").write_text("TOKEN=1\n")
+    claude_script([run("git add -f .env .ralph goal.md"), write("a.txt", "a"), summary("DONE")])
+
+    assert ralph("run", "goal.md").exit_code == 0
+    assert git(repo, "ls-files") == "README.md\na.txt"
+    assert (repo / ".env").exists()
+
+
+def test_an_agent_that_resets_the_branch_does_not_drop_an_iteration(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script(
+        [write("one.txt", "1"), summary("one")],
+        [run("git reset -q --hard HEAD~1"), write("two.txt", "2"), summary("two")],
+        [summary("DONE")],
+    )
+
+    assert ralph("run", "goal.md").exit_code == 0
+    assert [commit.trailers.get("Ralph-Iteration") for commit in commits(repo)] == [None, "1", "2", "3"]
+    assert "moved the branch off its last commit; that was undone" in agent.heard[2]
+
+
+def test_a_detached_head_stays_detached_where_the_work_is(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    git(repo, "checkout", "--quiet", "--detach")
+    claude_script([run("git checkout -q main"), write("a.txt", "a"), summary("DONE")])
+
+    assert ralph("run", "goal.md").exit_code == 0
+    assert git(repo, "log", "main", "-1", "--format=%s") == "start"
+    assert git(repo, "branch", "--show-current") == ""
+    assert git(repo, "log", "-1", "--format=%s") == "ralph: iteration 1"
+
+
+def test_a_refused_second_start_does_not_move_the_first_ones_branch(
+    repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([hang()])
+    with ralph.start("run", "goal.md", "--repo", ".", "--json") as first:
+        first.wait_for("session_started")
+        second = ralph("run", "goal.md", "--repo", ".", "--branch", "zzz")
+        (clone,) = (world / "ralph" / "clones" / "local").glob("repo-*/goal")
+        assert (second.exit_code, git(clone, "branch", "--show-current")) == (2, "ralph/goal")
+        first.send(signal.SIGINT)
+        first.wait()
+
+
+def test_a_state_directory_inside_the_repository_is_refused(repo: Path, ralph: Ralph, agent_free: None) -> None:
+    done = ralph("run", "goal.md", env={"RALPH_DIR": str(repo / "state")})
+    assert (done.exit_code, "lies in the repository itself" in done.stderr) == (2, True)
+    assert not (repo / "state").exists()
+
+
+@pytest.fixture
+def agent_free(claude_script: ClaudeScript) -> None:
+    claude_script([summary("DONE")])
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        pytest.param("| true", 0, id="a reader that is gone"),
+        pytest.param(">&-", 0, id="no stdout at all"),
+        pytest.param("> /dev/full", 0, id="a full disk behind stdout"),
+        pytest.param("--json | head -1", 0, id="events to a reader that leaves"),
+    ],
+)
+def test_a_screen_that_fails_does_not_matter(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, how: str, code: int
+) -> None:
+    claude_script([write("a.txt", "a"), summary("one")], [summary("DONE")])
+    script = f"set -o pipefail; '{sys.executable}' -P -m ralph run goal.md {how}"
+
+    done = subprocess.run(["bash", "-c", script], cwd=repo, env=ralph.env, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (code, "")
+    assert result(repo)["iterations"] == 2
+
+
+def test_a_terminal_without_our_letters_is_written_to_all_the_same(ralph: Ralph, agent_free: None) -> None:
+    done = ralph("run", "goal.md", env={"PYTHONIOENCODING": "ascii", "LANG": "C"})
+    assert done.exit_code == 0
+    assert "\\xb7" in done.stdout
+
+
+def test_an_agent_that_deletes_git_is_a_clear_failure(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([run("rm -rf .git"), summary("one")])
+
+    done = ralph("run", "goal.md")
+
+    assert done.exit_code == 1
+    assert "is no git repository any more" in done.stderr
+    assert result(repo)["exit_code"] == 1
+
+
+def test_without_git_that_is_said(ralph: Ralph, bin_dir: Path, agent_free: None) -> None:
+    (bin_dir / "python3").symlink_to(sys.executable)
+    done = ralph("run", "goal.md", env={"PATH": str(bin_dir)})
+    assert (done.exit_code, "git was not found" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["/proc/nope", "/dev/null", "~nobody-here/x"])
+def test_a_state_directory_that_cannot_be_is_refused(ralph: Ralph, agent_free: None, place: str) -> None:
+    done = ralph("run", "goal.md", env={"RALPH_DIR": place})
+    assert done.exit_code == 2, done.stderr
+    assert place.removeprefix("~") in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--check", "--repo", "--branch", "--model"])
+def test_an_empty_value_is_refused(ralph: Ralph, agent_free: None, flag: str) -> None:
+    done = ralph("run", "goal.md", flag, "  ")
+    assert (done.exit_code, flag in done.stderr) == (2, True)
+
+
+def test_a_merge_in_progress_is_not_concluded_by_us(repo: Path, ralph: Ralph, agent_free: None) -> None:
+    git(repo, "switch", "--quiet", "-c", "side")
+    commit_all(repo, "side")
+    git(repo, "switch", "--quiet", "main")
+    git(repo, "-c", "user.name=x", "-c", "user.email=x@x", "merge", "--quiet", "--no-ff", "--no-commit", "side")
+
+    done = ralph("run", "goal.md")
+
+    assert (done.exit_code, "a merge is in progress" in done.stderr) == (2, True)
+
+
+def test_failures_are_forgiven_by_a_new_start(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    agent = claude_script([run("kill -9 $PPID")])
+    assert ralph("run", "goal.md").exit_code == 1
+    held = len(agent.starts)
+
+    assert ralph("run", "goal.md").exit_code == 1
+    assert len(agent.starts) == 2 * held == 12, "three failures, each tried twice"
+
+
+def test_what_the_check_did_is_not_the_sessions_fault(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    write_check(repo, '#!/bin/sh\nrm -- "$0"\ngit checkout -q -b theirs\nexit 1\n')
+    agent = claude_script([summary("DONE")])
+
+    done = ralph("run", "goal.md", "--max-iterations", "2")
+
+    assert done.exit_code == 4
+    assert "The session" not in agent.heard[1]
+    assert git(repo, "branch", "--show-current") == "main"
+
+
+def test_a_chatty_check_is_read_as_fast_as_it_writes(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    write_check(repo, "#!/bin/sh\nyes | head -c 50000000\n")
+    claude_script([summary("DONE")])
+
+    done = ralph("run", "goal.md", "--json", timeout=30)
+
+    assert done.exit_code == 0
+    assert "bytes left out" in done.events_of("check_ended")[0]["output"]
+
+
+def test_the_result_of_an_earlier_start_is_not_left_to_mislead(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([summary("one")], [hang()])
+    ralph("run", "goal.md", "--max-iterations", "1")
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("session_started")
+        assert not (run_directory(repo) / "result.json").exists()
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+    assert not (run_directory(repo) / "result.json").exists()
+
+
+def test_json_dry_run_is_json(ralph: Ralph, agent_free: None) -> None:
+    done = ralph("run", "goal.md", "--dry-run", "--json")
+    assert (done.exit_code, done.events[0]["argv"][1], "prompt" in done.events[0]) == (0, "-p", True)
