@@ -5,10 +5,11 @@ VENV ?= .venv
 PYTEST_ARGS ?= -n auto --dist loadgroup --max-worker-restart=0
 
 LOCK := requirements/dev.txt
+FUZZ_LOCK := requirements/fuzz.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: test check format lock tools wheel clean
+.PHONY: test check format soak sweep fuzz bench lock tools wheel clean
 
 test: tools
 	@$(MAKE) --no-print-directory check
@@ -23,6 +24,26 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+# The long forms of tests that `make check` holds in short. On two cores: soak about 55 minutes, sweep 15, fuzz 60.
+RALPH_ROUNDS ?= 100
+soak: $(VENV)/.installed
+	RALPH_ROUNDS=$(RALPH_ROUNDS) $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 tests/e2e/test_nothing_outlives.py
+
+RALPH_SWEEP ?= 200
+sweep: $(VENV)/.installed
+	RALPH_SWEEP=$(RALPH_SWEEP) $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 tests/e2e/test_crash_sweep.py tests/e2e/test_disk.py
+
+# -timeout: no input of a few kilobytes may take longer; 2 s because a busy machine must not fail it.
+RALPH_FUZZ_SECONDS ?= 600
+FUZZ_TARGETS ?= lines transcript configuration goal journal message
+fuzz: $(VENV)/fuzz/.installed
+	@mkdir -p $(addprefix $(VENV)/fuzz/found/,$(FUZZ_TARGETS))
+	set -e; for target in $(FUZZ_TARGETS); do \
+	    PYTHONPATH=$(VENV)/fuzz $(BIN)/python -m fuzz $$target -max_total_time=$(RALPH_FUZZ_SECONDS) -timeout=2 \
+	        -rss_limit_mb=1024 -print_final_stats=1 -verbosity=1 -artifact_prefix=$(VENV)/fuzz/$$target- \
+	        $(VENV)/fuzz/found/$$target; \
+	done
+
 # Fetches outside tools that tests need into a cache outside the checkout; without them those tests are skipped.
 tools: $(VENV)/.installed
 	@$(BIN)/python tools/fetch.py
@@ -30,10 +51,16 @@ tools: $(VENV)/.installed
 wheel: $(VENV)/.installed
 	$(BIN)/python -m hatchling build -t wheel -d dist
 
+# Some twenty minutes, best on a quiet machine; writes bench/RESULTS.md. QUICK=1: two minutes, writes nothing.
+bench: $(VENV)/.installed
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
 # UPGRADE=--upgrade takes the newest versions; without it only what pyproject.toml or dev.in changed moves.
 lock: $(VENV)/.locked
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config --no-header \
 	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(LOCK) pyproject.toml requirements/dev.in
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config --no-header \
+	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(FUZZ_LOCK) requirements/fuzz.in
 
 clean:
 	rm -rf $(VENV) dist .hypothesis .pytest_cache .ruff_cache
@@ -50,4 +77,9 @@ $(VENV)/.locked: $(LOCK)
 	    { echo 'error: $(PYTHON) cannot make virtual environments; install its venv module' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --require-hashes --requirement $(LOCK)
+	@touch $@
+
+# Beside the environment, not in it: only the fuzzers see it.
+$(VENV)/fuzz/.installed: $(VENV)/.installed $(FUZZ_LOCK)
+	$(PIP) install --upgrade --require-hashes --requirement $(FUZZ_LOCK) --target $(VENV)/fuzz
 	@touch $@

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -40,6 +42,16 @@ def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+
+_ROOM = 1 << 16
+
+
+def require_room(directory: Path) -> None:
+    """Refuse to begin on a disk that is about to be full: small files may still fit, a session's log would not."""
+    with named_in_faults(directory), tempfile.TemporaryFile(dir=directory) as file:
+        if sys.platform == "linux":
+            os.posix_fallocate(file.fileno(), 0, _ROOM)
 
 
 def open_to_append(path: Path) -> BinaryIO:

@@ -21,8 +21,9 @@ from ralph import jsonline
 from ralph.budget import Spend
 from ralph.errors import DiskError, StateError, UsageError
 from ralph.events import Stamped, stamped_to_json
-from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file
+from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file, require_room
 from ralph.history import History, Iteration
+from ralph.process import is_running
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.verdict import Verdict
 
@@ -67,8 +68,9 @@ class RepoLock:
                 f" on {owner.get('host', '?')}",
                 "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
             )
-        file.truncate(0)
-        file.write(jsonline.encode({"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}).encode())
+        with named_in_faults(self._path):
+            file.truncate(0)
+            file.write(jsonline.encode({"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}).encode())
         self._file = file
         return self
 
@@ -89,15 +91,7 @@ def _locked(file: BinaryIO) -> bool:
 
 def _is_gone(owner: Mapping[str, object]) -> bool:
     pid = jsonline.count(owner.get("pid"))
-    if not pid or owner.get("host") != socket.gethostname():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return bool(pid) and owner.get("host") == socket.gethostname() and not is_running(pid)
 
 
 def _decoded(data: bytes) -> object:
@@ -226,6 +220,7 @@ class Journal:
         """Make the directory ready to be written; numbering of events goes on where it ended."""
         make_private_directory(self.directory)
         make_private_directory(self.logs)
+        require_room(self.directory)
         with named_in_faults(self.directory):
             (self.directory / "result.json").unlink(missing_ok=True)  # it speaks of an earlier start
         path = self.directory / "events.ndjson"

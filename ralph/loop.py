@@ -68,8 +68,8 @@ def pursue(run: Run, kit: Kit) -> RunResult:
     """Hold fresh sessions on the goal until one is proven done or a limit is reached."""
     if (claim := run.unchecked_claim) is not None:
         run = _prove(run, claim, kit)
-        if result := _done(run):
-            return result
+    if (claim is not None or run.proven) and (result := _done(run)):
+        return result
     tries = Tries()
     while (limit := _limit_reached(run, kit)) is None:
         report = _hold(run, kit, shrunk=tries.shrunk)

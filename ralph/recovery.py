@@ -33,10 +33,15 @@ def rebuilt_run(goal: str, branch: str, commits: Sequence[Commit]) -> Run | None
     ours = [(commit, said) for commit, said in _read(commits) if said.goal == goal]
     if not ours:
         return None
-    newest = ours[-1][1]
-    return Run(
-        id=newest.run, goal=goal, branch=branch, base=None, history=_history(newest.run, ours), spend=newest.spend
+    newest = ours[-1][1].run
+    spends = [said.spend for _, said in ours if said.run == newest]
+    # Each is cumulative, so the largest is the truth: a commit that claims less was not made by ralph.
+    spend = Spend(
+        max(spend.cost_usd for spend in spends),
+        max(spend.tokens for spend in spends),
+        any(spend.costed for spend in spends),
     )
+    return Run(id=newest, goal=goal, branch=branch, base=None, history=_history(newest, ours), spend=spend)
 
 
 def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:

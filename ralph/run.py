@@ -57,6 +57,13 @@ class Run:
             return None
         return last
 
+    @property
+    def proven(self) -> bool:
+        """Whether the last iteration claims DONE and its check was green."""
+        last = self.history.last
+        claimed = last is not None and last.verdict is Verdict.DONE
+        return claimed and self.check is not None and self.check.passed and self.unchecked_claim is None
+
     def after(self, iteration: Iteration) -> "Run":
         return replace(self, history=self.history.after(iteration), failures=0, notes=(), check=None)
 

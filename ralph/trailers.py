@@ -3,6 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 
+from ralph import jsonline
 from ralph.budget import Spend
 from ralph.verdict import Answer, Verdict
 
@@ -25,12 +26,16 @@ def read_message(message: str) -> IterationMessage | None:
     trailers = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
     with contextlib.suppress(KeyError, ValueError):
         cost = trailers["Ralph-Cost-USD"]
+        amount = 0.0 if cost == "unknown" else jsonline.amount(float(cost))
+        number, tokens = int(trailers["Ralph-Iteration"]), int(trailers["Ralph-Tokens"])
+        if amount is None or number < 1 or tokens != jsonline.count(tokens):
+            return None  # no figure that ralph would have written
         return IterationMessage(
             trailers["Ralph-Goal"],
             trailers["Ralph-Run"],
-            int(trailers["Ralph-Iteration"]),
+            number,
             Verdict(trailers["Ralph-Verdict"]),
-            Spend(0.0 if cost == "unknown" else float(cost), int(trailers["Ralph-Tokens"]), cost != "unknown"),
+            Spend(amount, tokens, cost != "unknown"),
             body.partition("\n\n")[2].strip(),
         )
     return None

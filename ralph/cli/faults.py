@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ralph import settings
 from ralph.errors import RalphError
+from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 
 BUG = 3
@@ -14,7 +15,7 @@ BUG = 3
 
 def complain(message: str, hint: str = "") -> None:
     """Write an error, and the next step where there is one."""
-    sys.stderr.write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
+    Outlet(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
 
 
 def report_bug(error: Exception) -> int:

@@ -1,6 +1,7 @@
 """`ralph`: its commands, and the one place where faults become messages and exit codes."""
 
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -40,17 +41,42 @@ def _root(
 ) -> None: ...
 
 
-def main() -> None:
-    """Run the command line; what escapes it is drawn here."""
+def _take_up_streams() -> None:
+    """Make do with whatever streams we were given: closed ones, and terminals that do not know all our letters."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # else the next file that is opened, a log say, would be taken for it
+            os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None, if it was closed before we began
-            stream.reconfigure(errors="backslashreplace")  # a terminal without `·` is no reason to end a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def main() -> None:
+    """Run the command line, and leave with its exit code whatever has become of the streams."""
+    _take_up_streams()
+    code = _exit_code()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # it was closed at start
+                stream.flush()
+    except (OSError, ValueError):
+        os._exit(code)  # the interpreter would try once more, and leave with 120
+    sys.exit(code)
+
+
+def _exit_code() -> int:
+    """What escapes a command is drawn here."""
     try:
         app()
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 0 if left.code is None else 1
     except RalphError as error:
         complain(error.message, error.hint)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except Interrupted as stopped:
-        sys.exit(stopped.exit_code)
+        return stopped.exit_code
     except Exception as error:  # the boundary: anything that gets here is a bug
-        sys.exit(report_bug(error))
+        return report_bug(error)
+    return 0

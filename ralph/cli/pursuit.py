@@ -58,7 +58,9 @@ class Pursuit:
                 self._settle()
                 run, said = self._begin(self._look())
                 held.callback(self.journal.close)
-            return self._pursue(run, self._recorder(run), [*restored, *said])
+                recorder = self._recorder(run)
+                self._open(run, recorder, [*restored, *said])
+            return self._pursue(run, recorder)
 
     def _refuse_early(self) -> None:
         """Refuse what can be refused before anything is written."""
@@ -209,11 +211,14 @@ class Pursuit:
         screen = json_screen(sys.stdout) if self.asked.flags.json else self.console
         return Recorder(self.journal, now=time.time, spent=run.spend, screens=[self._show_session, screen])
 
-    def _pursue(self, run: Run, recorder: Recorder, said: list[str]) -> int:
+    def _open(self, run: Run, recorder: Recorder, said: list[str]) -> None:
+        """Say what begins, and what was found."""
         self._say(greeting(self.prepared, run, self.journal.directory), first=True)
         recorder(self._run_started(run))
         for note in said:
             recorder(Text(Tag.SYS, note))
+
+    def _pursue(self, run: Run, recorder: Recorder) -> int:
         try:
             result = pursue(run, self._kit(recorder))
         except Interrupted as stopped:

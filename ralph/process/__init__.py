@@ -2,7 +2,7 @@
 
 from ralph.process.child import Child
 from ralph.process.guardian import StartError
-from ralph.process.others import running_in
+from ralph.process.others import is_running, running_in
 from ralph.process.signals import Signals
 
-__all__ = ["Child", "Signals", "StartError", "running_in"]
+__all__ = ["Child", "Signals", "StartError", "is_running", "running_in"]

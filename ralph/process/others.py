@@ -14,3 +14,11 @@ def running_in(directory: Path, name: str) -> list[int]:
             if process.name().startswith(name) and Path(process.cwd()).is_relative_to(directory):
                 found.append(process.pid)
     return found
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether the process lives; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -38,7 +38,14 @@ class Finished:
 class RunningRalph:
     """A ralph that runs; at the end of its `with` block it does not any more."""
 
-    def __init__(self, args: Sequence[str], cwd: Path, env: Mapping[str, str], input: str | None) -> None:  # noqa: A002
+    def __init__(
+        self,
+        args: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        input: str | None,  # noqa: A002
+        under: Sequence[str] = (),
+    ) -> None:
         self._json = "--json" in args
         self._stdout = OutputFile()
         self._stderr = OutputFile()
@@ -47,7 +54,7 @@ class RunningRalph:
             stdin.seek(0)
             # -P: a directory `ralph` in the repository is not the package.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "ralph", *args],
+                [*under, sys.executable, "-P", "-m", "ralph", *args],
                 cwd=cwd,
                 env=env,
                 stdin=stdin,
@@ -114,9 +121,15 @@ class RunningRalph:
         return f"\n--- its stdout:\n{self.stdout}\n--- its stderr:\n{self.stderr}"
 
 
-def start_ralph(*args: str | Path, cwd: Path, env: Mapping[str, str], input: str | None = None) -> RunningRalph:  # noqa: A002
-    """Start `ralph args…`; use it in a `with` block."""
-    return RunningRalph([str(arg) for arg in args], cwd, env, input)
+def start_ralph(
+    *args: str | Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    input: str | None = None,  # noqa: A002
+    under: Sequence[str] = (),
+) -> RunningRalph:
+    """Start `ralph args…`, by the command `under` if there is one, such as strace; use it in a `with` block."""
+    return RunningRalph([str(arg) for arg in args], cwd, env, input, under)
 
 
 def run_ralph(
@@ -125,9 +138,10 @@ def run_ralph(
     env: Mapping[str, str],
     timeout: float = 60,
     input: str | None = None,  # noqa: A002
+    under: Sequence[str] = (),
 ) -> Finished:
     """Run `ralph args…` to its end."""
-    with start_ralph(*args, cwd=cwd, env=env, input=input) as running:
+    with start_ralph(*args, cwd=cwd, env=env, input=input, under=under) as running:
         return running.wait(timeout)
 
 
@@ -145,8 +159,10 @@ class Ralph:
         cwd: Path | None = None,
         timeout: float = 60,
         input: str | None = None,  # noqa: A002
+        under: Sequence[str] = (),
     ) -> Finished:
-        return run_ralph(*args, cwd=cwd or self.repo, env={**self.env, **(env or {})}, timeout=timeout, input=input)
+        environment = {**self.env, **(env or {})}
+        return run_ralph(*args, cwd=cwd or self.repo, env=environment, timeout=timeout, input=input, under=under)
 
     def start(
         self,
@@ -154,5 +170,6 @@ class Ralph:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         input: str | None = None,  # noqa: A002
+        under: Sequence[str] = (),
     ) -> RunningRalph:
-        return start_ralph(*args, cwd=cwd or self.repo, env={**self.env, **(env or {})}, input=input)
+        return start_ralph(*args, cwd=cwd or self.repo, env={**self.env, **(env or {})}, input=input, under=under)

@@ -1,8 +1,15 @@
-"""The outside programs that `make tools` fetched. Import it at the top of a module: it looks at the environment once,
-then, before the guards of conftest.py move HOME and clear RALPH_*."""
+"""What a test needs of the machine: programs that `make tools` fetched, programs that are installed, and rights.
 
+Import it at the top of a module: it looks at the environment once, then, before the guards of conftest.py move HOME and
+clear RALPH_*.
+"""
+
+import functools
 import os
+import shutil
+import subprocess
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,9 +23,37 @@ def find(name: str) -> Path:
     """Return the program's path; without it skip the test and say why, or fail it where the real thing is required."""
     tool = fetch.pinned()[name]
     path = tool.path(_CACHE)
-    if path.exists():
-        return path
-    reason = fetch.why_missing(tool, _CACHE)
+    return path if path.exists() else lacking(fetch.why_missing(tool, _CACHE))
+
+
+def strace() -> str:
+    """Return the path of an strace that may trace, which ptrace restrictions of a container can forbid."""
+    path = shutil.which("strace")
+    if path is None:
+        lacking("strace is not installed: get it from your distribution (apt-get install strace)")
+    return path if _can_trace(path) else lacking("strace is installed, but may not trace here")
+
+
+def mounting() -> None:
+    """Require the right to mount file systems."""
+    if not _can_mount():
+        lacking("mounting a file system needs root, with CAP_SYS_ADMIN")
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip the test for this reason, or fail it where everything is required."""
     if _REQUIRED:
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@functools.cache
+def _can_trace(path: str) -> bool:
+    return subprocess.run([path, "-o", os.devnull, "true"], capture_output=True).returncode == 0
+
+
+@functools.cache
+def _can_mount() -> bool:
+    # In a mount namespace of its own, so that nothing is left behind whatever happens.
+    argv = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/tmp"]
+    return shutil.which("unshare") is not None and subprocess.run(argv, capture_output=True).returncode == 0

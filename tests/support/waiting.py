@@ -13,11 +13,18 @@ import pytest
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = 20) -> None:
     """Poll until the condition is true; fail the test, saying what was awaited, when it stays false."""
+    if not comes_true(condition, timeout):
+        pytest.fail(f"waited {timeout:g} s in vain: {what}")
+
+
+def comes_true(condition: Callable[[], object], timeout: float) -> bool:
+    """Poll until the condition is true; tell whether it came to that in time."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout:g} s in vain: {what}")
+            return False
         time.sleep(0.01)
+    return True
 
 
 def is_alive(pid: int) -> bool:

@@ -1,0 +1,108 @@
+"""What is fuzzed: each target takes any bytes, and raises only if ralph does something wrong with them."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph import jsonline, settings
+from ralph.errors import StateError, UsageError
+from ralph.events import Stamped, stamped_to_json
+from ralph.goal import parse_goal
+from ralph.journal import Journal
+from ralph.lines import LineSplitter, Oversized
+from ralph.trailers import read_message
+from ralph.transcripts.claude import ClaudeTranscript
+
+_SCRATCH = Path(__file__).parent.parent / ".venv" / "fuzz" / "scratch"  # libFuzzer leaves without any goodbye
+os.environ.update(XDG_CONFIG_HOME=str(_SCRATCH / "config"))  # the user's own settings have no say
+
+
+class Wrong(Exception):
+    """Something came out that must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    survive: Callable[[bytes], None]
+    seeds: tuple[str, ...] = ()
+    """Directories of examples to start from."""
+
+
+def lines(data: bytes) -> None:
+    """However a stream is cut into chunks, the same lines come out, and none is longer than allowed."""
+    longest, size = 1 + data[0] % 64 if data else 1, 1 + data[1] % 32 if len(data) > 1 else 1
+    splitter = LineSplitter(longest)
+    found: list[bytes | Oversized] = []
+    for start in range(0, len(data), size):
+        found += splitter.feed(data[start : start + size])
+    found += splitter.flush()
+    wanted = data.split(b"\n")
+    if not wanted[-1]:
+        wanted.pop()
+    said = [line if len(line) <= longest else Oversized(len(line)) for line in wanted]
+    if found != said:
+        raise Wrong(f"{found!r}, not {said!r}")
+
+
+def transcript(data: bytes) -> None:
+    """Any stream becomes events, and every event becomes one line that can be read back."""
+    heard = ClaudeTranscript()
+    events = [event for line in data.split(b"\n") for event in heard.feed(line.decode("utf-8", "replace"))]
+    for number, event in enumerate([*events, *heard.flush()]):
+        line = jsonline.encode(stamped_to_json(Stamped(number, "now", event)))
+        if not line.isascii() or "\n" in line or jsonline.mapping(jsonline.decode(line)).get("seq") != number:
+            raise Wrong(line)
+
+
+def configuration(data: bytes) -> None:
+    """Any file for a configuration is settings, or is refused."""
+    path = _SCRATCH / "repo" / ".ralph" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    with contextlib.suppress(UsageError):
+        chosen = settings.load(env={}, root=_SCRATCH / "repo")
+        if chosen.claude.path or chosen.claude.extra_args:
+            raise Wrong("a repository decides what is run")
+
+
+def goal(data: bytes) -> None:
+    """Any text for a goal is one, or is refused; what it says in front is settings, or is refused."""
+    with contextlib.suppress(UsageError):
+        read = parse_goal(data.decode("utf-8", "replace"), Path("/goal.md"))
+        if not read.title or "\n" in read.title:
+            raise Wrong(read.title)
+        settings.load(env={}, front_matter=read.front_matter)
+
+
+def journal(data: bytes) -> None:
+    """Any run directory says what its run is, or that it cannot; the first zero byte parts its two files."""
+    directory = _SCRATCH / "run"
+    directory.mkdir(parents=True, exist_ok=True)
+    run, _, progress = data.partition(b"\0")
+    (directory / "run.json").write_bytes(run)
+    (directory / "progress.jsonl").write_bytes(progress)
+    (directory / "events.ndjson").write_bytes(data)
+    found = Journal(directory)
+    with contextlib.suppress(StateError):
+        found.load()
+    found.open()
+    found.close()
+
+
+def message(data: bytes) -> None:
+    """Any commit message is an iteration's, or is not; its spend is a figure."""
+    said = read_message(data.decode("utf-8", "replace"))
+    if said is not None and not (said.iteration > 0 and 0 <= said.spend.cost_usd < 1e9 and said.spend.tokens >= 0):
+        raise Wrong(repr(said))
+
+
+TARGETS = {
+    "lines": Target(lines),
+    "transcript": Target(transcript, ("tests/fixtures/claude",)),
+    "configuration": Target(configuration, ("fuzz/seeds/configuration",)),
+    "goal": Target(goal, ("examples/goals", "fuzz/seeds/goal")),
+    "journal": Target(journal, ("fuzz/seeds/journal",)),
+    "message": Target(message, ("fuzz/seeds/message",)),
+}
