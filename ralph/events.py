@@ -5,6 +5,7 @@ transcript format), the others are flat. `seq` and `at` are added when an event 
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -258,4 +259,9 @@ def _present(event: ToolStart | ToolEnd | Usage) -> dict[str, object]:
 
 def _fields(item: Event | Denial) -> dict[str, object]:
     """The fields as they are: `asdict` would copy an agent's JSON to any depth."""
-    return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
+    return {name: getattr(item, name) for name in _names(type(item))}
+
+
+@functools.cache
+def _names(kind: type[Event] | type[Denial]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))

@@ -28,8 +28,8 @@ def make_private_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
-    """Write a whole file so that a crash leaves the old one or the new one."""
+def replace_file(path: Path, content: str, mode: int = 0o600, *, durable: bool = True) -> None:
+    """Write a whole file so that a crash leaves the old one or the new one; `durable`: also one of the machine."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with named_in_faults(path):
         try:
@@ -37,7 +37,8 @@ def replace_file(path: Path, content: str, mode: int = 0o600) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content.encode("utf-8", "replace"))
                 file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    os.fsync(file.fileno())
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -72,10 +73,12 @@ def write_all(stream: IO[bytes], data: bytes) -> None:
         rest = rest[stream.write(rest) :]
 
 
-def append_line(file: BinaryIO, line: str) -> None:
-    """Append one line."""
-    with named_in_faults(Path(file.name)):
-        write_all(file, line.encode() + b"\n")
+def append_line(file: BinaryIO, line: bytes) -> None:
+    """Append one line, in one write."""
+    try:
+        write_all(file, line)
+    except OSError as error:
+        raise DiskError(file.name, error) from error
 
 
 def _private(path: str, flags: int) -> int:

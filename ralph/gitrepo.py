@@ -89,8 +89,17 @@ class Repo:
 
     def head(self) -> str | None:
         """The commit that HEAD is at; None in a repository without any."""
+        if (tip := self._loose_tip()) is not None:
+            return tip
         status, out, _ = self._run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return out.strip() if status == 0 else None
+
+    def _loose_tip(self) -> str | None:
+        """What the current branch's own file says, which spares a git command each time; None if it has none."""
+        with contextlib.suppress(OSError):
+            tip = (self.git_dir / "refs" / "heads" / self.branch()).read_text("ascii", "replace").strip()
+            return tip if re.fullmatch(r"[0-9a-f]{40,64}", tip) else None
+        return None
 
     def branch(self) -> str:
         """The current branch; empty when HEAD is detached."""
@@ -144,8 +153,11 @@ class Repo:
     def commit_all(self, message: str, goal: Path) -> Committed:
         """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`."""
         self.clear_stale_locks()  # the session may have been ended in the middle of a git command of its own
-        staged = self._unstage(goal)
-        untracked = [entry[3:] for entry in self._status() if entry.startswith("??")]
+        status = self._status()
+        staged = self._unstage(status, goal)
+        if staged:
+            status = self._status()
+        untracked = [entry[3:] for entry in status if entry.startswith("??")]
         ours = [path for path in untracked if self._is_ours(path, goal)]
         secrets = [path for path in untracked if looks_secret(path) and path not in ours]
         nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
@@ -153,7 +165,7 @@ class Repo:
             wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
             paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
             self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
-        else:
+        elif status:
             self._git("add", "--all", "--sparse", "--", ":(top)")
         lent = () if self.has_identity else _LENT_IDENTITY
         options = ("--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
@@ -164,10 +176,10 @@ class Repo:
         ignored = [path for path in staged if looks_secret(path) and path not in secrets]
         return Committed(head, (*secrets, *ignored), tuple(nested))
 
-    def _unstage(self, goal: Path) -> list[str]:
+    def _unstage(self, status: Sequence[str], goal: Path) -> list[str]:
         """Take out of the index what the agent has put there and we would not; name it."""
-        added = self._git("diff", "--cached", "--name-only", "--diff-filter=A", "--no-renames", "-z").split("\0")
-        unwanted = [path for path in added if path and (looks_secret(path) or self._is_ours(path, goal))]
+        added = [entry[3:] for entry in status if entry.startswith("A")]
+        unwanted = [path for path in added if looks_secret(path) or self._is_ours(path, goal)]
         if unwanted:
             self._git("rm", "--cached", "--quiet", "--force", "--", *unwanted)
         return unwanted

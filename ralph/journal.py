@@ -236,9 +236,9 @@ class Journal:
         self._seq += 1
         return self._seq
 
-    def write_event(self, stamped: Stamped) -> str:
+    def write_event(self, stamped: Stamped) -> bytes:
         """Journal one event; return the line."""
-        line = jsonline.encode(stamped_to_json(stamped))
+        line = jsonline.encode_bytes(stamped_to_json(stamped)) + b"\n"
         if self._events is not None:
             append_line(self._events, line)
         return line
@@ -263,9 +263,8 @@ class Journal:
     def record(self, iteration: Iteration) -> None:
         """Append a finished iteration to the progress; its commit exists already."""
         path = self.directory / "progress.jsonl"
-        with named_in_faults(path), open_to_append(path) as file:
-            append_line(file, jsonline.encode(_progress_entry(iteration)))
-            os.fsync(file.fileno())
+        with open_to_append(path) as file:  # without fsync: what is lost here is told again by the commits
+            append_line(file, jsonline.encode_bytes(_progress_entry(iteration)) + b"\n")
 
     def save(
         self,

@@ -5,13 +5,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import orjson
+
 
 class Malformed(ValueError):
     """The text is not JSON that can be held."""
 
 
 def decode(text: str) -> object:
-    """Parse one JSON text; every way in which Python's parser can fail becomes `Malformed`."""
+    """Parse one JSON text; every way in which a parser can fail becomes `Malformed`."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return _decode_leniently(text)
+
+
+def _decode_leniently(text: str) -> object:
+    """Take what Claude Code may write and orjson refuses: a lone surrogate, an integer beyond 64 bits, NaN."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # a 5000-digit integer is a ValueError, depth a RecursionError
@@ -20,10 +30,21 @@ def decode(text: str) -> object:
 
 def encode(value: object) -> str:
     """Write one line: ASCII only, so that a lone surrogate or U+2028 in agent output cannot break the file."""
+    return encode_bytes(value).decode("ascii")
+
+
+def encode_bytes(value: object) -> bytes:
+    """The same, as the bytes that go to a file."""
     try:
-        return _ENCODER.encode(value)
+        quick = orjson.dumps(value, default=str)
+        if quick.isascii():  # orjson cannot escape what is not
+            return quick
+    except (orjson.JSONEncodeError, RecursionError):
+        pass
+    try:
+        return _ENCODER.encode(value).encode("ascii")
     except (ValueError, RecursionError):
-        return _ENCODER.encode(_tamed(value, _DEEPEST))
+        return _ENCODER.encode(_tamed(value, _DEEPEST)).encode("ascii")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False, default=str)

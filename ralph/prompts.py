@@ -1,5 +1,6 @@
 """Finds and renders the prompt templates: strictly, in a sandbox. Goal and quotes are variables, never templates."""
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -63,18 +64,9 @@ class Prompts:
         )
 
     def _render(self, name: str, variables: Mapping[str, object]) -> str:
-        folders = [str(folder) for folder in (self.overrides, _shipped()) if folder is not None]
-        environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-            loader=jinja2.FileSystemLoader(folders),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-            autoescape=False,
-        )
-        environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType] - jinja2 does not type it
+        folders = tuple(str(folder) for folder in (self.overrides, _shipped()) if folder is not None)
         try:
-            template = environment.get_template(name)
+            template = _environment(folders).get_template(name)
             rendered = template.render(variables)
         except (
             jinja2.TemplateError,
@@ -93,6 +85,21 @@ class Prompts:
             # Claude Code takes `/word` at the start for a slash command: success, and not one call to the model.
             raise PromptError(f"{name}: a prompt must not start with a slash")
         return rendered
+
+
+@functools.cache
+def _environment(folders: tuple[str, ...]) -> jinja2.Environment:
+    """The engine for these folders, kept: compiling a template takes longer than all else in an iteration."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        loader=jinja2.FileSystemLoader(folders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown for an agent, not HTML for a browser
+    )
+    environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType] - jinja2 does not type it
+    return environment
 
 
 def _shipped() -> Path:

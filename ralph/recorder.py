@@ -10,10 +10,10 @@ from ralph.quantities import timestamp
 
 class EventLog(Protocol):
     def next_seq(self) -> int: ...
-    def write_event(self, stamped: Stamped) -> str: ...
+    def write_event(self, stamped: Stamped) -> bytes: ...
 
 
-Screen = Callable[[Stamped, str], None]
+Screen = Callable[[Stamped, bytes], None]
 """Shows a stamped event, given also as the line that was journaled."""
 
 

@@ -1,5 +1,6 @@
 """One agent session: say, listen, correct, stop. What it came to is a value; see `failures`."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -145,7 +146,8 @@ class _Conversation:
     quota: RateLimited | None = None
     unusable: str = ""
     login_refused: bool = False
-    stream_text: str = ""
+    said: deque[str] = field(default_factory=deque[str])
+    said_length: int = 0
     denials: dict[str, Denial] = field(default_factory=dict[str, Denial])
 
     def hear(self, line: bytes | Oversized) -> None:
@@ -176,7 +178,15 @@ class _Conversation:
         """The result's text; without one, what the stream said, marked as degraded."""
         if self.turn is not None and self.turn.text:
             return self.turn.text, False
-        return self.stream_text, bool(self.stream_text)
+        said = "\n".join(self.said)[-_KEPT_TEXT:].strip()
+        return said, bool(said)
+
+    def _remember(self, text: str) -> None:
+        """Keep the last of what the agent said, in pieces: joining them each time would cost more than reading."""
+        self.said.append(text)
+        self.said_length += len(text)
+        while self.said_length - len(self.said[0]) > _KEPT_TEXT:
+            self.said_length -= len(self.said.popleft())
 
     def _take(self, event: Event) -> None:
         self.observe(event)
@@ -185,7 +195,7 @@ class _Conversation:
                 self.session_id = event.session_id or self.session_id
                 self._require_tool(event.tools)
             case Text(tag=Tag.AI):
-                self.stream_text = f"{self.stream_text}\n{event.text}"[-_KEPT_TEXT:].strip()
+                self._remember(event.text)
             case RateLimited():
                 self.quota = event
             case ApiRetry(status=401) if not self.login_refused:

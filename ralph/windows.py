@@ -46,7 +46,7 @@ class Windows:
     def _write(self, name: str, document: dict[str, object]) -> None:
         with contextlib.suppress(OSError, DiskError):
             if self._directory(self._own) and self._directory(self._own / "state"):
-                replace_file(self._own / "state" / name, jsonline.encode(document) + "\n", mode=0o644)
+                replace_file(self._own / "state" / name, jsonline.encode(document) + "\n", mode=0o644, durable=False)
 
     def _directory(self, path: Path) -> bool:
         if path.is_symlink():

@@ -63,6 +63,7 @@ DOORS: dict[str, set[str]] = {
     "fcntl": {"journal", "process"},
     "git": {"gitrepo"},
     "jinja2": {"prompts"},
+    "orjson": {"jsonline"},
     "platformdirs": {"settings"},
     "psutil": {"process"},
     "rich": {"ui"},

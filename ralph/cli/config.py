@@ -5,7 +5,6 @@ from typing import Annotated, cast
 
 import typer
 
-from ralph import jsonline, settings
 from ralph.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None, help="Show every setting, its value and where it comes from.")
@@ -19,6 +18,8 @@ def show(
     """Show every setting, its value and where it comes from."""
     if context.invoked_subcommand is not None:
         return
+    from ralph import jsonline, settings
+
     loaded = settings.load(env=settings.environment(), root=_project())
     rows = {
         name: (loaded.values[name].written, loaded.values[name].source) if name in loaded.values else (None, "default")
@@ -45,6 +46,8 @@ def set_(
     ] = False,
 ) -> None:
     """Set a key in your own configuration, or in the project's."""
+    from ralph import settings
+
     root = _project()
     if project and root is None:
         raise UsageError("--project needs a git repository around the current directory")

@@ -9,7 +9,6 @@ import typer
 
 from ralph import __version__
 from ralph.cli import config, run
-from ralph.cli.faults import complain, report_bug
 from ralph.errors import Interrupted, RalphError
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
@@ -73,10 +72,14 @@ def _exit_code() -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else 0 if left.code is None else 1
     except RalphError as error:
+        from ralph.cli.faults import complain
+
         complain(error.message, error.hint)
         return error.exit_code
     except Interrupted as stopped:
         return stopped.exit_code
     except Exception as error:  # the boundary: anything that gets here is a bug
+        from ralph.cli.faults import report_bug
+
         return report_bug(error)
     return 0

@@ -380,7 +380,7 @@ class Pursuit:
             max_iterations=limits.iterations,
         )
 
-    def _show_session(self, stamped: Stamped, _line: str) -> None:
+    def _show_session(self, stamped: Stamped, _line: bytes) -> None:
         if isinstance(stamped.event, SessionStarted):
             self.windows.show_session(stamped.event.session_id, stamped.at)
 

@@ -7,6 +7,7 @@ a ralph killed with -9. As a fork it shares ralph's lock on the working tree, an
 
 import contextlib
 import ctypes
+import functools
 import os
 import select
 import signal
@@ -215,4 +216,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def _become_subreaper() -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -4,6 +4,7 @@ Written against what 2.1.197 and 2.1.325 were seen to print, and tolerant of the
 type is a `Meta`, a line that is not JSON is a `Meta` and a visible `Text`.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from ralph import jsonline
@@ -24,6 +25,9 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
+
+_REMEMBERED = 64
+"""Messages whose usage is not to be counted again."""
 
 _LATEST_RESET = 2**32
 """Seconds since 1970; a larger figure is no time that anyone can wait for."""
@@ -59,7 +63,7 @@ class ClaudeTranscript:
             case "rate_limit_event":
                 return [_rate_limited(jsonline.mapping(record.get("rate_limit_info")))]
             case unknown:
-                return [Meta({"ignored": str(unknown)[:100]})]
+                return [Meta({"ignored": _named(unknown)})]
 
     def flush(self) -> list[Event]:
         """Close the tools that the stream left open."""
@@ -118,7 +122,7 @@ class ClaudeTranscript:
                 self._open_tools.add(tool_id)
                 return [ToolStart(tool_id, jsonline.text(block.get("name")), jsonline.mapping(block.get("input")))]
             case unknown:
-                return [Meta({"ignored_block": str(unknown)[:100]})]
+                return [Meta({"ignored_block": _named(unknown)})]
 
     def _user(self, record: Mapping[str, object]) -> list[Event]:
         events: list[Event] = []
@@ -168,7 +172,7 @@ class _UsageSoFar:
     """
 
     def __init__(self) -> None:
-        self._messages: set[str] = set()
+        self._messages: deque[str] = deque(maxlen=_REMEMBERED)  # repetitions follow at once; all would grow for ever
         self._from_messages = _Tokens()
         self._from_results = _Tokens()
         self._window = USUAL_WINDOW
@@ -182,7 +186,7 @@ class _UsageSoFar:
         reported = jsonline.mapping(message.get("usage"))
         if not reported or identity in self._messages or model == "<synthetic>":
             return None
-        self._messages.add(identity)
+        self._messages.append(identity)
         tokens = _Tokens(
             jsonline.count(reported.get("input_tokens")),
             jsonline.count(reported.get("output_tokens")),
@@ -212,7 +216,7 @@ class _UsageSoFar:
             return [self._event()]
         cost = jsonline.amount(record.get("total_cost_usd"))
         if cost is None:
-            return [Meta({"refused_cost": str(record["total_cost_usd"])[:100]}), self._event()]
+            return [Meta({"refused_cost": _named(record["total_cost_usd"])}), self._event()]
         self._cost = max(cost, self._cost or 0.0)
         return [self._event()]
 
@@ -255,6 +259,11 @@ class _Tokens:
 
     def _fields(self) -> tuple[int, int, int, int]:
         return self.fresh, self.output, self.cache_creation, self.cache_read
+
+
+def _named(value: object) -> str:
+    """A word for what was not expected; never the whole of it, which may be nested without end."""
+    return str(value)[:100] if value is None or isinstance(value, str | float | bool) else type(value).__name__
 
 
 def _blocks(content: object) -> Sequence[Mapping[str, object]]:

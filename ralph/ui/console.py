@@ -56,7 +56,7 @@ class Console:
         self._tools: dict[str, str] = {}
         self._output: dict[str, str] = {}
 
-    def __call__(self, stamped: Stamped, _line: str) -> None:
+    def __call__(self, stamped: Stamped, _line: bytes) -> None:
         lines = self.lines(stamped.event)
         if self._detail > Detail.QUIET and lines:
             self._write(lines)
@@ -177,12 +177,12 @@ def _quota(event: RateLimited) -> str:
     return f"{one_line(event.status)} ({one_line(event.kind)}{when})"
 
 
-def json_screen(stream: TextIO | None) -> Callable[[Stamped, str], None]:
+def json_screen(stream: TextIO | None) -> Callable[[Stamped, bytes], None]:
     """A screen for programs: every event as the line that was journaled."""
 
     outlet = Outlet(stream)
 
-    def show(_stamped: Stamped, line: str) -> None:
-        outlet.write(line + "\n")
+    def show(_stamped: Stamped, line: bytes) -> None:
+        outlet.write_bytes(line)
 
     return show

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 from typing import TextIO
 
 
@@ -21,10 +22,17 @@ class Outlet:
 
     def write(self, text: str) -> None:
         """Write and flush, or fall silent for good."""
+        self._attempt(lambda stream: stream.write(text))
+
+    def write_bytes(self, line: bytes) -> None:
+        """The same, for what is encoded already."""
+        self._attempt(lambda stream: stream.buffer.write(line))
+
+    def _attempt(self, write: Callable[[TextIO], object]) -> None:
         if self._stream is None:
             return
         try:
-            self._stream.write(text)
+            write(self._stream)
             self._stream.flush()
         except (OSError, ValueError):
             _discard(self._stream)

@@ -45,7 +45,7 @@ def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str
     stream = io.StringIO()
     console = Console(stream, detail, root)
     for event in events:
-        console(Stamped(1, AT, event), "")
+        console(Stamped(1, AT, event), b"")
     return stream.getvalue()
 
 
@@ -186,16 +186,17 @@ def test_any_instant_can_be_shown(when: float) -> None:
 def test_quiet_shows_no_event_but_says_what_it_is_told_to() -> None:
     stream = io.StringIO()
     console = Console(stream, Detail.QUIET)
-    console(Stamped(1, AT, Text(Tag.AI, "words")), "")
+    console(Stamped(1, AT, Text(Tag.AI, "words")), b"")
     console.say("done", f"proven {HOSTILE}")
     assert stream.getvalue().startswith("done       proven \\x1b]0;")
 
 
 def test_for_programs_every_event_is_its_journaled_line() -> None:
-    stream = io.StringIO()
+    stream = io.TextIOWrapper(io.BytesIO())
     screen = json_screen(stream)
     for event in every_event(HOSTILE):
         stamped = Stamped(1, AT, event)
-        screen(stamped, jsonline.encode(stamped_to_json(stamped)))
-    lines = stream.getvalue().splitlines()
+        screen(stamped, jsonline.encode_bytes(stamped_to_json(stamped)) + b"\n")
+    stream.seek(0)
+    lines = stream.read().splitlines()
     assert [json.loads(line)["type"] for line in lines] == [event.type for event in every_event(HOSTILE)]

@@ -1,0 +1,82 @@
+"""`python -m bench`: measure everything, print the results, and keep those of a full run in `bench/RESULTS.md`."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import iterations, latency, memory, report, startup, throughput
+from bench.arena import Arena, Unmeasurable, arena
+from bench.figures import Figure
+from bench.peer import Peer, find_peer
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+PYTHON = Path(sys.executable)
+
+Section = Callable[[Arena, Peer | Unmeasurable, bool], list[Figure]]
+
+SECTIONS: dict[str, tuple[str, Section]] = {
+    "startup": ("Start-up", lambda arena, _, quick: startup.measure(arena, python=PYTHON, rounds=15 if quick else 40)),
+    "iterations": (
+        "Overhead per iteration",
+        lambda arena, _, quick: iterations.measure(
+            arena,
+            rounds=5 if quick else 15,
+            count=40 if quick else 50,
+            long_rounds=1 if quick else 2,
+            long_count=200 if quick else 2000,
+        ),
+    ),
+    "throughput": (
+        "Stream throughput",
+        lambda arena, peer, quick: throughput.measure(
+            arena, peer, rounds=2 if quick else 7, megabytes=20 if quick else 100
+        ),
+    ),
+    "latency": (
+        "Latency",
+        lambda arena, peer, quick: latency.measure(
+            arena, peer, rounds=2 if quick else 7, events=200 if quick else 1000
+        ),
+    ),
+    "memory": (
+        "Memory",
+        lambda arena, _, quick: memory.measure(
+            arena, rounds=2 if quick else 5, stream_rounds=1 if quick else 2, megabytes=100 if quick else 1000
+        ),
+    ),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a minute or two, for a look; keeps nothing")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="only this section; keeps nothing")
+    parser.add_argument("--ralph", type=Path, default=PYTHON.with_name("ralph"), help="the console script to measure")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
+    load_before = os.getloadavg()[0]
+    results: dict[str, list[Figure]] = {}
+    try:
+        with arena(options.ralph.absolute()) as place:
+            peer = find_peer()
+            for name, (title, section) in SECTIONS.items():
+                if not options.only or name in options.only:
+                    begun = time.monotonic()
+                    results[title] = section(place, peer, options.quick)
+                    print(f"{title}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    except Unmeasurable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    page = report.write(results, load_before=load_before)
+    print(page)
+    if not options.quick and not options.only:
+        RESULTS.write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
