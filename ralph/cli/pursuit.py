@@ -247,8 +247,11 @@ class Pursuit:
         """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
         code = 1 if isinstance(error, RalphError | OSError) else 3
         result = RunResult(self._last_saved, code, str(error), proven=False)
-        with contextlib.suppress(DiskError, RepoError):
-            self.journal.write_result(result, self.repo.head())
+        head = None
+        with contextlib.suppress(RepoError):  # it may be the repository that is broken
+            head = self.repo.head()
+        with contextlib.suppress(DiskError):
+            self.journal.write_result(result, head)
             recorder(RunEnded(result.exit_code, result.reason, result.proven))
         self._say(farewell(result, self.prepared, time.monotonic() - self.started))
 

@@ -15,6 +15,7 @@ from tests.support.goals import last_cost, raw_events, raw_logs, result, state, 
 from tests.support.messages_api import MessagesApi, ServeMessages
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.real_claude import Auth, claude_env
+from tests.support.tokens import ONE_MESSAGE
 from tests.support.waiting import is_alive, pid_in
 
 ClaudeRun = Callable[..., Finished]
@@ -144,7 +145,8 @@ def test_a_schema_violated_for_ever_is_corrected_and_then_a_failure(
         'Invalid output. Use StructuredOutput tool: {"summary": "what you accomplished"}'
     ] * 3
     assert commits(repo)[-1].subject == "start", "a failure makes no commit"
-    assert result(repo)["tokens"] == api.ledger.tokens.total
+    # Claude Code now and then leaves the output of the call it gave up on out of its own count (2.1.197 always).
+    assert 0 <= api.ledger.tokens.total - result(repo)["tokens"] <= ONE_MESSAGE.output
 
 
 def test_a_text_only_model_is_a_failure_whose_words_are_kept(
