@@ -12,7 +12,7 @@ from pathlib import Path
 from ralph import gitrepo, jsonline, protected, settings
 from ralph.check import Check, find_check
 from ralph.errors import BlockedError, RepoError, UsageError
-from ralph.goal import Goal, parse_goal
+from ralph.goal import Goal, goal_name, parse_goal
 from ralph.prompts import Prompts
 from ralph.run import Run
 from ralph.runners import ClaudeRunner, Request
@@ -156,7 +156,16 @@ def read_goal(path: Path) -> Goal:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    return parse_goal(text, path.parent.resolve() / path.name)
+    goal = parse_goal(text, path.parent.resolve() / path.name)
+    _refuse_namesake(goal)
+    return goal
+
+
+def _refuse_namesake(goal: Goal) -> None:
+    """Two goals of one name in one place would share a run, a branch and a clone."""
+    for other in goal.path.parent.glob("*.md"):
+        if other.name != goal.path.name and goal_name(other.stem) == goal.name and not other.samefile(goal.path):
+            raise UsageError(f"{goal.path} and {other} have one name, {goal.name}", "rename one of them")
 
 
 def dry_run(asked: Asked) -> None:

@@ -76,6 +76,14 @@ def test_an_unknown_front_matter_key_suggests_the_nearest(repo: Path, refused) -
     assert "unknown key `modle` (did you mean model?)" in done.stderr
 
 
+def test_two_goals_of_one_name_in_one_place(repo: Path, refused) -> None:
+    write_goal(repo, name="Fix it.md")
+    write_goal(repo, name="fix-it.md")
+    done = refused("fix-it.md")
+    assert done.exit_code == 2
+    assert "Fix it.md have one name, fix-it" in done.stderr
+
+
 def test_not_a_git_repository(tmp_path: Path, refused) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
