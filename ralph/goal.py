@@ -1,5 +1,6 @@
 """The text of a goal file, read into a `Goal`. Goal text is data: never a template, an argument or a shell string."""
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,11 @@ class Goal:
     title: str
     text: str
     front_matter: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def digest(self) -> str:
+        """Tells one wording of the goal, front matter included, from another."""
+        return hashlib.sha256(f"{self.front_matter}\n{self.text}".encode()).hexdigest()
 
 
 def goal_name(stem: str) -> str:

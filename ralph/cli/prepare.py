@@ -105,6 +105,11 @@ class Prepared:
     def goal(self) -> Goal:
         return self.asked.goal
 
+    @property
+    def check_label(self) -> str:
+        """The check as people call it; empty without one."""
+        return self.check.label if self.check else ""
+
 
 def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
     """Find out what is asked for; refuse what can be refused before the repository is known."""

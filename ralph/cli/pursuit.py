@@ -1,7 +1,6 @@
 """One start of a run: begins or continues it, binds each step of the loop to disk, and writes down how it ended."""
 
 import contextlib
-import hashlib
 import random
 import sys
 import time
@@ -10,8 +9,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from ralph import gitrepo, protected
-from ralph.budget import Spend
 from ralph.check import CheckReport, run_check
+from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.prepare import Asked, RunFlags, session_request, settle
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
@@ -20,9 +19,8 @@ from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
 from ralph.loop import Kit, pursue
 from ralph.process import Child, Signals
 from ralph.prompts import Prompts
-from ralph.quantities import format_money, timestamp
+from ralph.quantities import timestamp
 from ralph.recorder import Recorder
-from ralph.recovery import rebuilt_run, reconciled, spend_in_log
 from ralph.run import Run, RunResult
 from ralph.runners import Launch, Request
 from ralph.session import Logs, SessionKit
@@ -41,7 +39,6 @@ class Pursuit:
         self.journal = Journal(directory / self.goal.name)
         self.windows = Windows(asked.place.root)
         self.signals = Signals()
-        self.digest = hashlib.sha256(f"{self.goal.front_matter}\n{self.goal.text}".encode()).hexdigest()
         self.console = Console(sys.stdout, _detail(asked.flags), str(asked.place.root))
         self.started = time.monotonic()
         self._counted = ""
@@ -65,10 +62,14 @@ class Pursuit:
     def _refuse_early(self) -> None:
         """Refuse what can be refused before anything is written."""
         self.lock.probe()
-        if not self._was_cut() and (repo := self.asked.place.standing()) is not None:
+        if self._was_cut():
+            return  # what stands in the tree may be the agent's: it is put right under the lock, then read
+        if (repo := self.asked.place.standing()) is not None:
             self.repo = repo
             self._settle()
             self._look()
+        elif self.asked.place.root.is_dir():  # the branch is another one: its own check and templates come later
+            self.asked.settings_at(self.asked.place.root)
 
     def _settle(self) -> None:
         self.prepared = settle(self.asked, self.repo)
@@ -92,13 +93,13 @@ class Pursuit:
 
     def _look(self) -> Saved | None:
         """Return the run to continue, None for a new one; refuse what cannot begin."""
-        unfinished = self._unfinished()
+        unfinished = find_unfinished(self.prepared, self.journal)
         if self.asked.flags.resume and unfinished is None:
             raise UsageError(
                 f"there is no unfinished run of {self.goal.name} to continue", "leave out --continue to begin one"
             )
         if unfinished is not None:
-            self._refuse_mismatch(unfinished)
+            refuse_mismatch(unfinished, self.prepared)
         elif not self.asked.flags.allow_dirty and (dirty := self.repo.dirty_paths(self.goal.path)):
             shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
             raise UsageError(
@@ -107,62 +108,17 @@ class Pursuit:
             )
         return unfinished
 
-    def _unfinished(self) -> Saved | None:
-        """Find the unfinished run: in its directory or, if that is lost, in the commits it made."""
-        if self.asked.flags.fresh:
-            return None
-        loaded = self.journal.load()
-        if isinstance(loaded, Saved):
-            return None if loaded.finished else loaded
-        if loaded is not None and self.journal.ended_proven():
-            return None
-        branch = self.repo.branch()
-        run = rebuilt_run(self.goal.name, branch, self.repo.iteration_commits(None))
-        if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
-            if run is None or run.unchecked_claim is not None:
-                return None
-            why = "its directory is gone"
-        else:
-            why = loaded.reason
-            if run is None and not self.journal.session_logs(self.settings.agent):
-                return None
-        if run is None:
-            run = Run(_new_run_id(), self.goal.name, branch, self.repo.head())
-        else:
-            run = replace(run, base=self.repo.parent(run.history.iterations[0].commit))
-        return Saved(
-            run, str(self.goal.path), self.digest, self._check_label(), exit_code=None, counted="", rebuilt_because=why
-        )
-
-    def _refuse_mismatch(self, saved: Saved) -> None:
-        if saved.goal_path != str(self.goal.path):
-            raise UsageError(
-                f"an unfinished run of the goal {self.goal.name} is of {saved.goal_path}, not of {self.goal.path}",
-                "rename one of the files, or archive that run with --fresh",
-            )
-        here = self.repo.branch()
-        if saved.run.branch != here:
-            raise UsageError(
-                f"the unfinished run of {self.goal.name} is on branch {saved.run.branch}, not on {here or 'no branch'}",
-                f"switch to it: git switch {saved.run.branch}; or archive that run with --fresh",
-            )
-        said_now = self.asked.flags.no_check or "check" in self.asked.written
-        if saved.check and saved.check != self._check_label() and not said_now:
-            raise UsageError(
-                f"the run began with the check {saved.check!r}; now it would be {self._check_label() or 'none'!r}",
-                "say which you want with --check or --no-check, or begin anew with --fresh",
-            )
-
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
         said = [f"removed a stale {name} of git" for name in self.repo.clear_stale_locks()]
         if saved is None:
             if (moved := self.journal.archive()) is not None and self.asked.flags.fresh:
                 said.append(f"the last run was archived: {moved}")
-            run = Run(_new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
+            run = Run(new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
         else:
-            run, recovered = self._recover(saved)
-            said += recovered
+            taken_up = take_up(saved, self.prepared, self.journal)
+            run, self._counted = taken_up.run, taken_up.counted
+            said += taken_up.said
         self.journal.open()
         self.repo.exclude(EXCLUDES)
         said += self._protect(saved)
@@ -174,27 +130,6 @@ class Pursuit:
         self.windows.link_run(self.goal.name, self.journal.directory)
         self._save(run)
         return run, said
-
-    def _recover(self, saved: Saved) -> tuple[Run, list[str]]:
-        """Take up an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
-        run, said = reconciled(saved.run, self.repo.iteration_commits(saved.run.base))
-        logs = self.journal.session_logs(self.settings.agent, after=saved.counted)
-        uncounted = [spend_in_log(log, self.prepared.runner.transcript) for log in logs]
-        spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
-        if spent.cost_usd > run.spend.cost_usd or spent.tokens > run.spend.tokens:
-            if not saved.rebuilt_because:
-                more = format_money(spent.cost_usd - run.spend.cost_usd)
-                said.append(f"counted what a session that was cut off had spent: {more}")
-            run = run.spent(spent)
-        self._counted = logs[-1].name if logs else saved.counted
-        if saved.rebuilt_because:
-            self.journal.set_aside_damaged()
-        opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
-        if saved.rebuilt_because:
-            opening += f" ({saved.rebuilt_because}: rebuilt from {len(run.history.iterations)} commits)"
-        if saved.goal_digest != self.digest:
-            said.append("the goal's text has changed since; the new text counts")
-        return run.given_another_try(), [opening, *said]
 
     def _protect(self, saved: Saved | None) -> list[str]:
         """Fix the version of the user's files that rules from now on: the one that stands."""
@@ -265,7 +200,7 @@ class Pursuit:
             agent_path=self.prepared.runner.path,
             model=self.settings.model,
             reasoning=self.settings.reasoning,
-            check=self._check_label(),
+            check=self.prepared.check_label,
             continued=bool(run.history.iterations or run.failed),
             iteration=run.iteration,
         )
@@ -306,7 +241,7 @@ class Pursuit:
 
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
         prompts = Prompts(self.repo.root / ".ralph" / "prompts")
-        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=self._check_label(), shrunk=shrunk)
+        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=self.prepared.check_label, shrunk=shrunk)
         return session_request(
             prompt, session_id, self.settings, self.repo.root, self._child_environment(run.iteration)
         )
@@ -370,8 +305,8 @@ class Pursuit:
         self.journal.save(
             run,
             goal_path=self.goal.path,
-            goal_digest=self.digest,
-            check=self._check_label(),
+            goal_digest=self.goal.digest,
+            check=self.prepared.check_label,
             counted=self._counted,
             exit_code=exit_code,
         )
@@ -387,9 +322,6 @@ class Pursuit:
         if isinstance(stamped.event, SessionStarted):
             self.windows.show_session(stamped.event.session_id, stamped.at)
 
-    def _check_label(self) -> str:
-        return self.prepared.check.label if self.prepared.check else ""
-
 
 def _detail(flags: RunFlags) -> Detail:
     return Detail.QUIET if flags.quiet else Detail.VERBOSE if flags.verbose else Detail.NORMAL
@@ -397,10 +329,6 @@ def _detail(flags: RunFlags) -> Detail:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f".ralph/{name}" for name in names)
-
-
-def _new_run_id() -> str:
-    return uuid.uuid4().hex[:12]
 
 
 @contextlib.contextmanager

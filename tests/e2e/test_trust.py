@@ -290,3 +290,21 @@ def test_the_result_of_an_earlier_start_is_not_left_to_mislead(
 def test_json_dry_run_is_json(ralph: Ralph, agent_free: None) -> None:
     done = ralph("run", "goal.md", "--dry-run", "--json")
     assert (done.exit_code, done.events[0]["argv"][1], "prompt" in done.events[0]) == (0, "-p", True)
+
+
+def test_a_configuration_broken_while_ralph_is_killed_does_not_bar_the_next_start(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([run("mkdir -p .ralph; echo 'nonsense = [' > .ralph/config.toml"), hang()], [summary("DONE")])
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("tool_end")
+        running.send(signal.SIGKILL)
+        running.wait()
+
+    assert ralph("run", "goal.md").exit_code == 0
+
+
+def test_a_bad_flag_is_refused_before_the_branch_is_switched(repo: Path, ralph: Ralph, agent_free: None) -> None:
+    git(repo, "branch", "feature")
+    done = ralph("run", "goal.md", "--branch", "feature", "--max-cost", "free")
+    assert (done.exit_code, git(repo, "branch", "--show-current")) == (2, "main")

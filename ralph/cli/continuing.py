@@ -1,0 +1,95 @@
+"""Which run a start takes up: the unfinished one, as its directory or its commits tell, or none."""
+
+import uuid
+from dataclasses import dataclass, replace
+
+from ralph.budget import Spend
+from ralph.cli.prepare import Prepared
+from ralph.errors import UsageError
+from ralph.journal import Journal, Saved
+from ralph.quantities import format_money
+from ralph.recovery import rebuilt_run, reconciled, spend_in_log
+from ralph.run import Run
+
+
+def new_run_id() -> str:
+    """A name for a run that no other has."""
+    return uuid.uuid4().hex[:12]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """A run to go on with; `counted` is the last raw log whose cost is in its spend, `said` what was recovered."""
+
+    run: Run
+    counted: str
+    said: list[str]
+
+
+def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
+    """Find the unfinished run: in its directory or, if that is lost, in the commits it made."""
+    if prepared.flags.fresh:
+        return None
+    loaded = journal.load()
+    if isinstance(loaded, Saved):
+        return None if loaded.finished else loaded
+    if loaded is not None and journal.ended_proven():
+        return None
+    goal, repo = prepared.goal, prepared.repo
+    run = rebuilt_run(goal.name, repo.branch(), repo.iteration_commits(None))
+    if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
+        if run is None or run.unchecked_claim is not None:
+            return None
+        why = "its directory is gone"
+    else:
+        why = loaded.reason
+        if run is None and not journal.session_logs(prepared.settings.agent):
+            return None
+    if run is None:
+        run = Run(new_run_id(), goal.name, repo.branch(), repo.head())
+    else:
+        run = replace(run, base=repo.parent(run.history.iterations[0].commit))
+    return Saved(
+        run, str(goal.path), goal.digest, prepared.check_label, exit_code=None, counted="", rebuilt_because=why
+    )
+
+
+def refuse_mismatch(saved: Saved, prepared: Prepared) -> None:
+    """Refuse to go on with another goal, on another branch, or before another judge."""
+    goal, here = prepared.goal, prepared.repo.branch()
+    if saved.goal_path != str(goal.path):
+        raise UsageError(
+            f"an unfinished run of the goal {goal.name} is of {saved.goal_path}, not of {goal.path}",
+            "rename one of the files, or archive that run with --fresh",
+        )
+    if saved.run.branch != here:
+        raise UsageError(
+            f"the unfinished run of {goal.name} is on branch {saved.run.branch}, not on {here or 'no branch'}",
+            f"switch to it: git switch {saved.run.branch}; or archive that run with --fresh",
+        )
+    said_now = prepared.flags.no_check or "check" in prepared.asked.written
+    if saved.check and saved.check != prepared.check_label and not said_now:
+        raise UsageError(
+            f"the run began with the check {saved.check!r}; now it would be {prepared.check_label or 'none'!r}",
+            "say which you want with --check or --no-check, or begin anew with --fresh",
+        )
+
+
+def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
+    """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
+    run, said = reconciled(saved.run, prepared.repo.iteration_commits(saved.run.base))
+    logs = journal.session_logs(prepared.settings.agent, after=saved.counted)
+    uncounted = [spend_in_log(log, prepared.runner.transcript) for log in logs]
+    spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
+    if spent.cost_usd > run.spend.cost_usd or spent.tokens > run.spend.tokens:
+        if not saved.rebuilt_because:
+            more = format_money(spent.cost_usd - run.spend.cost_usd)
+            said.append(f"counted what a session that was cut off had spent: {more}")
+        run = run.spent(spent)
+    opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
+    if saved.rebuilt_because:
+        journal.set_aside_damaged()
+        opening += f" ({saved.rebuilt_because}: rebuilt from {len(run.history.iterations)} commits)"
+    if saved.goal_digest != prepared.goal.digest:
+        said.append("the goal's text has changed since; the new text counts")
+    return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said])
