@@ -7,7 +7,7 @@ import typer
 
 
 def run(
-    goal: Annotated[Path, typer.Argument(help="The goal, a Markdown file with an `## Objective`.")],
+    goal: Annotated[Path, typer.Argument(metavar="GOAL.md", help="A Markdown file with an `## Objective`.")],
     repo: Annotated[
         str | None, typer.Option(help="Work in a clone of this repository (URL or path), not in the one you stand in.")
     ] = None,
