@@ -48,7 +48,7 @@ class RepoLock:
         self._file: BinaryIO | None = None
 
     def probe(self) -> None:
-        """Refuse if another run holds the lock, without leaving a trace."""
+        """Refuse if another run holds the lock; nothing is made that was not there."""
         if self._path.exists():
             with self:
                 pass
@@ -70,7 +70,8 @@ class RepoLock:
             )
         with named_in_faults(self._path):
             file.truncate(0)
-            file.write(jsonline.encode({"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}).encode())
+            owner = {"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}
+            file.write(jsonline.encode_bytes(owner) + b"\n")  # a whole line: who looks at it has nothing to mend
         self._file = file
         return self
 

@@ -361,6 +361,14 @@ def test_a_lock_is_free_once_its_holder_was_killed(tmp_path: Path, holder: subpr
         assert json.loads(file.read_text())["pid"] == os.getpid()
 
 
+def test_a_refused_start_leaves_the_owners_lock_as_it_is(tmp_path: Path) -> None:
+    with RepoLock(tmp_path, "first"):
+        before = (tmp_path / ".lock").read_bytes()
+        with pytest.raises(UsageError, match="goal first"):
+            RepoLock(tmp_path, "second").probe()
+        assert (tmp_path / ".lock").read_bytes() == before
+
+
 def test_a_lock_is_free_once_it_is_left(tmp_path: Path) -> None:
     lock = RepoLock(tmp_path, "speed")
     for _ in range(2):
