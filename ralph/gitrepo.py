@@ -161,20 +161,23 @@ class Repo:
         ours = [path for path in untracked if self._is_ours(path, goal)]
         secrets = [path for path in untracked if looks_secret(path) and path not in ours]
         nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
-        if left_out := [*ours, *secrets, *nested]:
-            wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
-            paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
-            self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
-        elif status:
-            self._git("add", "--all", "--sparse", "--", ":(top)")
+        left_out = [*ours, *secrets, *nested]
+        if len(untracked) > len(set(left_out)):
+            self._add_all_but(left_out)
+        # Where nothing is new, git stages by itself as it commits: a command less, every time.
+        options = ("--all", "--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
         lent = () if self.has_identity else _LENT_IDENTITY
-        options = ("--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
         self._git(*lent, "commit", *options, said=message.encode("utf-8", "replace"))
         head = self.head()
         if head is None:
             raise RepoError(f"git committed in {self.root}, but HEAD names no commit")
         ignored = [path for path in staged if looks_secret(path) and path not in secrets]
         return Committed(head, (*secrets, *ignored), tuple(nested))
+
+    def _add_all_but(self, left_out: Sequence[str]) -> None:
+        wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
+        paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
+        self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
 
     def _unstage(self, status: Sequence[str], goal: Path) -> list[str]:
         """Take out of the index what the agent has put there and we would not; name it."""

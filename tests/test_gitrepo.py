@@ -534,3 +534,33 @@ def test_an_unfinished_operation_of_the_user_is_seen(repo: Path, mark: str) -> N
     assert open_repo(repo).operation_in_progress() == ""
     (repo / ".git" / mark).mkdir()
     assert open_repo(repo).operation_in_progress()
+
+
+def test_what_a_merge_left_in_conflict_is_committed_as_it_stands(repo: Path) -> None:
+    opened = open_repo(repo)
+    write(repo, "shared.txt")
+    commit_all(repo, "shared")
+    git(repo, "switch", "--quiet", "--create", "other")
+    (repo / "shared.txt").write_text("theirs\n")
+    commit_all(repo, "theirs")
+    git(repo, "switch", "--quiet", "main")
+    (repo / "shared.txt").write_text("ours\n")
+    commit_all(repo, "ours")
+    subprocess.run(["git", "merge", "other"], cwd=repo, capture_output=True)  # as an agent would leave it
+    assert "UU shared.txt" in git(repo, "status", "--porcelain")
+    opened.commit_all("ralph: iteration 1", repo / "goal.md")
+    assert "<<<<<<<" in git(repo, "show", "HEAD:shared.txt")
+    assert git(repo, "status", "--porcelain") == ""
+
+
+def test_deletions_and_new_modes_are_committed_without_anything_new(repo: Path) -> None:
+    opened = open_repo(repo)
+    write(repo, "gone.txt", "run.sh", "same.txt")
+    commit_all(repo, "before")
+    (repo / "gone.txt").unlink()
+    (repo / "run.sh").chmod(0o755)
+    write(repo, ".env")  # untracked, and to stay so
+    committed = opened.commit_all("ralph: iteration 1", repo / "goal.md")
+    assert committed.left_out == (".env",)
+    assert names(repo).isdisjoint({"gone.txt", ".env"})
+    assert git(repo, "ls-files", "--stage", "run.sh").startswith("100755")
