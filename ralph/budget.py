@@ -1,6 +1,6 @@
 """Arithmetic of money, tokens, time and thinking: what a run has spent, and which limit it has reached."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from ralph.events import Usage
@@ -63,7 +63,7 @@ class Meter:
         tokens = self.session.tokens if usage.total_tokens is None else usage.total_tokens
         session = Spend(cost, tokens, self.session.costed or usage.cost_usd is not None)
         pct = self.context_pct if usage.context_pct is None else usage.context_pct
-        return replace(self, session=session, context_pct=pct)
+        return Meter(self.before, session, pct)
 
     def next_session(self) -> "Meter":
         """Close the open session: its figures stand."""

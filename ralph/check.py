@@ -10,7 +10,7 @@ from pathlib import Path
 from ralph.errors import UsageError
 from ralph.excerpt import Excerpt
 from ralph.lines import Oversized
-from ralph.process import Child, StartError
+from ralph.process import Child, Guardian, StartError
 from ralph.quantities import format_duration
 
 _CANNOT_START = 127
@@ -71,14 +71,22 @@ def _printed(line: bytes | Oversized) -> bytes:
 
 
 def run_check(
-    check: Check, *, root: Path, environment: Mapping[str, str], log: Path, stop_requests: Callable[[], int]
+    check: Check,
+    *,
+    guardian: Guardian,
+    root: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    stop_requests: Callable[[], int],
 ) -> CheckReport:
     """Run the check with the repository root as working directory; its whole output goes to `log`."""
     started = time.monotonic()
     excerpt = Excerpt()
     timed_out = False
     try:
-        with Child(check.argv, cwd=root, environment=environment, stdout_log=log, stderr_log=None) as child:
+        with Child(
+            check.argv, guardian=guardian, cwd=root, environment=environment, stdout_log=log, stderr_log=None
+        ) as child:
             while (lines := child.read(_POLL)) is not None:
                 excerpt.feed(b"".join(map(_printed, lines)))
                 requests = stop_requests()

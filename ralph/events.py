@@ -224,37 +224,26 @@ RunEvent = RunStarted | IterationStarted | IterationEnded | CheckEnded | Waiting
 Event = AgentEvent | SessionEvent | RunEvent
 
 
-@dataclass(frozen=True, slots=True)
-class Stamped:
-    """An event with its place in the run; the clock enters here, once."""
-
-    seq: int
-    at: str
-    event: Event
-
-
 def to_json(event: Event) -> dict[str, object]:
-    """Give the event its form on the wire."""
+    """Give the event its form on the wire. The first few are written out: a stream consists of them."""
     match event:
-        case ToolStart() | ToolEnd():
-            return {"type": event.type, "tool": _present(event)}
-        case ToolOutput(id=tool_id, text=text):
-            return {"type": event.type, "tool": {"id": tool_id}, "text": text}
+        case ToolStart():
+            return {"type": "tool_start", "tool": {"id": event.id, "name": event.name, "input": event.input}}
+        case ToolOutput():
+            return {"type": "tool_output", "tool": {"id": event.id}, "text": event.text}
+        case ToolEnd(duration_ms=None):
+            return {"type": "tool_end", "tool": {"id": event.id, "status": event.status}}
+        case ToolEnd():
+            return {"type": "tool_end", "tool": _fields(event)}
         case Usage():
-            return {"type": event.type, "usage": _present(event)}
+            return {
+                "type": "usage",
+                "usage": {name: value for name, value in _fields(event).items() if value is not None},
+            }
         case TurnEnded():
             return {"type": event.type, **_fields(event), "denials": [_fields(denial) for denial in event.denials]}
         case _:
             return {"type": event.type, **_fields(event)}
-
-
-def stamped_to_json(stamped: Stamped) -> dict[str, object]:
-    """Give a stamped event its form on the wire."""
-    return {"seq": stamped.seq, "at": stamped.at, **to_json(stamped.event)}
-
-
-def _present(event: ToolStart | ToolEnd | Usage) -> dict[str, object]:
-    return {name: value for name, value in _fields(event).items() if value is not None}
 
 
 def _fields(item: Event | Denial) -> dict[str, object]:

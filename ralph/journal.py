@@ -11,7 +11,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from typing import BinaryIO
 from ralph import jsonline
 from ralph.budget import Spend
 from ralph.errors import DiskError, StateError, UsageError
-from ralph.events import Stamped, stamped_to_json
+from ralph.events import Event, to_json
 from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file, require_room
 from ralph.history import History, Iteration
 from ralph.process import is_running
@@ -71,7 +71,7 @@ class RepoLock:
         with named_in_faults(self._path):
             file.truncate(0)
             owner = {"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}
-            file.write(jsonline.encode_bytes(owner) + b"\n")  # a whole line: who looks at it has nothing to mend
+            file.write(jsonline.encode_line(owner))  # a whole line: who looks at it has nothing to mend
         self._file = file
         return self
 
@@ -233,16 +233,15 @@ class Journal:
             self._events.close()
             self._events = None
 
-    def next_seq(self) -> int:
-        self._seq += 1
-        return self._seq
-
-    def write_event(self, stamped: Stamped) -> bytes:
-        """Journal one event; return the line."""
-        line = jsonline.encode_bytes(stamped_to_json(stamped)) + b"\n"
+    def write_events(self, events: Sequence[Event], at: str) -> bytes:
+        """Number events of one moment and journal them, in one write; return the lines."""
+        numbered = enumerate(events, self._seq + 1)
+        lines = [jsonline.encode_line({"seq": number, "at": at, **to_json(event)}) for number, event in numbered]
+        self._seq += len(lines)
+        data = b"".join(lines)
         if self._events is not None:
-            append_line(self._events, line)
-        return line
+            append_line(self._events, data)
+        return data
 
     def log_files(self, agent: str, mode: str, iteration: int, at: str) -> LogFiles:
         """Name the raw logs of a session that is about to start."""
@@ -265,7 +264,7 @@ class Journal:
         """Append a finished iteration to the progress; its commit exists already."""
         path = self.directory / "progress.jsonl"
         with open_to_append(path) as file:  # without fsync: what is lost here is told again by the commits
-            append_line(file, jsonline.encode_bytes(_progress_entry(iteration)) + b"\n")
+            append_line(file, jsonline.encode_line(_progress_entry(iteration)))
 
     def save(
         self,
@@ -277,7 +276,11 @@ class Journal:
         counted: str,
         exit_code: int | None = None,
     ) -> None:
-        """Write where the run stands; atomically, so that the file is the old one or the new one."""
+        """Write where the run stands; atomically, so that the file is the old one or the new one.
+
+        Not durably while the run goes on: what a power cut takes from here is told again by the commits, which are,
+        and by the raw logs.
+        """
         document = {
             "version": VERSION,
             "run": run.id,
@@ -295,7 +298,8 @@ class Journal:
             "counted": counted,
             "exit_code": exit_code,
         }
-        replace_file(self.directory / "run.json", jsonline.encode(document) + "\n")
+        path = self.directory / "run.json"
+        replace_file(path, jsonline.encode(document) + "\n", durable=exit_code is not None)
 
     def write_result(self, result: RunResult, head: str | None) -> None:
         run = result.run

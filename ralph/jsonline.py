@@ -30,21 +30,21 @@ def _decode_leniently(text: str) -> object:
 
 def encode(value: object) -> str:
     """Write one line: ASCII only, so that a lone surrogate or U+2028 in agent output cannot break the file."""
-    return encode_bytes(value).decode("ascii")
+    return encode_line(value)[:-1].decode("ascii")
 
 
-def encode_bytes(value: object) -> bytes:
-    """The same, as the bytes that go to a file."""
+def encode_line(value: object) -> bytes:
+    """The same, as the bytes that go to a file, with the newline."""
     try:
-        quick = orjson.dumps(value, default=str)
+        quick = orjson.dumps(value, str, orjson.OPT_APPEND_NEWLINE)
         if quick.isascii():  # orjson cannot escape what is not
             return quick
     except (orjson.JSONEncodeError, RecursionError):
         pass
     try:
-        return _ENCODER.encode(value).encode("ascii")
+        return _ENCODER.encode(value).encode("ascii") + b"\n"
     except (ValueError, RecursionError):
-        return _ENCODER.encode(_tamed(value, _DEEPEST)).encode("ascii")
+        return _ENCODER.encode(_tamed(value, _DEEPEST)).encode("ascii") + b"\n"
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False, default=str)
@@ -62,14 +62,17 @@ def _tamed(value: object, depth: int) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+_EMPTY: Mapping[str, object] = {}
+
+
 def mapping(value: object) -> Mapping[str, object]:
     """Narrow to an object; anything else is an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else _EMPTY  # pyright: ignore[reportUnknownVariableType] - JSON's keys are
 
 
 def sequence(value: object) -> Sequence[object]:
     """Narrow to an array; anything else is an empty one."""
-    return cast("Sequence[object]", value) if isinstance(value, list) else ()
+    return value if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType]
 
 
 def text(value: object) -> str:

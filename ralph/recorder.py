@@ -4,21 +4,23 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ralph.budget import Meter, Spend
-from ralph.events import Event, IterationStarted, Stamped, Usage
+from ralph.events import Event, IterationStarted, Usage
 from ralph.quantities import timestamp
 
 
 class EventLog(Protocol):
-    def next_seq(self) -> int: ...
-    def write_event(self, stamped: Stamped) -> bytes: ...
+    def write_events(self, events: Sequence[Event], at: str) -> bytes: ...
 
 
-Screen = Callable[[Stamped, bytes], None]
-"""Shows a stamped event, given also as the line that was journaled."""
+Screen = Callable[[Sequence[Event], str, bytes], None]
+"""Shows events of one moment, given also as the lines that were journaled."""
 
 
 class Recorder:
-    """Journals every event (that must succeed), counts it, then shows it (that may fail)."""
+    """Journals events (that must succeed), counts them, then shows them (that may fail).
+
+    What was read together is recorded together: one write for the hundreds of events that a busy agent's pipe can hold.
+    """
 
     def __init__(self, log: EventLog, *, now: Callable[[], float], spent: Spend, screens: Sequence[Screen]) -> None:
         self.meter = Meter(before=spent)
@@ -26,18 +28,16 @@ class Recorder:
         self._now = now
         self._screens = list(screens)
 
-    def __call__(self, event: Event) -> None:
-        stamped = Stamped(self._log.next_seq(), timestamp(self._now()), event)
-        line = self._log.write_event(stamped)
-        match event:
-            case Usage():
+    def __call__(self, *events: Event) -> None:
+        at = timestamp(self._now())
+        lines = self._log.write_events(events, at)
+        for event in events:
+            if isinstance(event, Usage):
                 self.meter = self.meter.metered(event)
-            case IterationStarted():
+            elif isinstance(event, IterationStarted):
                 self.meter = self.meter.next_session()
-            case _:
-                pass
         for screen in list(self._screens):
             try:
-                screen(stamped, line)
+                screen(events, at, lines)
             except Exception:
                 self._screens.remove(screen)

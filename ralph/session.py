@@ -28,6 +28,12 @@ from ralph.verdict import MOST_CORRECTIONS
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
+_TELLING = frozenset({SessionStarted, Text, RateLimited, ApiRetry, TurnEnded})
+"""Events that a session reacts to; of the others, a busy agent sends thousands."""
+
+
+_TOGETHER = 16
+"""Events observed in one go. More would spare no time: what is still in the processor's cache is quick to write."""
 
 
 class Process(Protocol):
@@ -61,7 +67,8 @@ class SessionKit:
 
     runner: Runner
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
-    observe: Callable[[Event], None]
+    observe: Callable[..., None]
+    """Called with events that were read together."""
     monotonic: Callable[[], float]
     stop_requests: Callable[[], int]
     """How often the user has asked ralph to end: once is softly, twice is now."""
@@ -89,8 +96,7 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
         process.say(launch.first_input)
         watch = _Watch(kit, process, started=kit.monotonic())
         while (lines := process.read(_POLL)) is not None:
-            for line in lines:
-                talk.hear(line)
+            talk.hear(lines)
             watch.look(settled=talk.settled)
         talk.close()
         exit_code = process.exit_code
@@ -138,7 +144,7 @@ class _Conversation:
     runner: Runner
     transcript: Transcript
     process: Process
-    observe: Callable[[Event], None]
+    observe: Callable[..., None]
     session_id: str
     settled: bool = False
     corrections: int = 0
@@ -149,17 +155,22 @@ class _Conversation:
     said: deque[str] = field(default_factory=deque[str])
     said_length: int = 0
     denials: dict[str, Denial] = field(default_factory=dict[str, Denial])
+    unobserved: list[Event] = field(default_factory=list[Event])
 
-    def hear(self, line: bytes | Oversized) -> None:
-        if isinstance(line, Oversized):
-            self._take(Meta({"oversized_line": line.size}))
-            return
-        for event in self.transcript.feed(line.decode("utf-8", "replace")):
-            self._take(event)
+    def hear(self, lines: Sequence[bytes | Oversized]) -> None:
+        """Take in lines that were read together; what they say is observed in one go."""
+        for line in lines:
+            if isinstance(line, Oversized):
+                self._take([Meta({"oversized_line": line.size})])
+            else:
+                self._take(self.transcript.feed(line.decode("utf-8", "replace")))
+            if len(self.unobserved) >= _TOGETHER:
+                self._have_observed()
+        self._have_observed()
 
     def close(self) -> None:
-        for event in self.transcript.flush():
-            self._take(event)
+        self._take(self.transcript.flush())
+        self._have_observed()
 
     def evidence(self, exit_code: int | None, watchdog: str) -> Evidence:
         complaints = [line.strip() for line in self.process.stderr_tail.splitlines() if line.strip()]
@@ -188,8 +199,18 @@ class _Conversation:
         while self.said_length - len(self.said[0]) > _KEPT_TEXT:
             self.said_length -= len(self.said.popleft())
 
-    def _take(self, event: Event) -> None:
-        self.observe(event)
+    def _have_observed(self) -> None:
+        if events := self.unobserved:
+            self.unobserved = []
+            self.observe(*events)
+
+    def _take(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self.unobserved.append(event)
+            if type(event) in _TELLING:
+                self._react(event)
+
+    def _react(self, event: Event) -> None:
         match event:
             case SessionStarted():
                 self.session_id = event.session_id or self.session_id
@@ -224,5 +245,5 @@ class _Conversation:
             self.process.finish()
             return
         self.corrections += 1
-        self.observe(Text(Tag.PROMPT, fault))
+        self.unobserved.append(Text(Tag.PROMPT, fault))
         self.process.say(self.runner.message(fault))

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ralph.check import Check, CheckReport, find_check, run_check
 from ralph.errors import UsageError
+from ralph.process import Guardian
 
 PATH = os.environ["PATH"]
+GUARDIAN = Guardian()
+
+
+@pytest.fixture(autouse=True)
+def guarded() -> Iterator[None]:
+    with GUARDIAN:
+        yield
 
 
 def script(root: Path, text: str, *, name: str = ".ralph/check", mode: int = 0o755) -> Path:
@@ -34,6 +43,7 @@ def ran(root: Path, text: str, *, timeout: float = 30.0, stop: bool = False) -> 
 def run(root: Path, check: Check, *, stop: bool = False) -> CheckReport:
     return run_check(
         check,
+        guardian=GUARDIAN,
         root=root,
         environment={"PATH": PATH, "RALPH_GOAL": "speed"},
         log=root / "check.log",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ralph.budget import Spend
 from ralph.errors import StateError, UsageError
-from ralph.events import Stamped, Tag, Text
+from ralph.events import Tag, Text
 from ralph.history import History, Iteration
 from ralph.journal import Damaged, Journal, RepoLock, Saved, make_private_directory, replace_file, repo_key
 from ralph.run import CheckRecord, Run, RunResult
@@ -181,7 +181,7 @@ def test_everything_is_for_the_user_alone(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with RepoLock(base / "runs" / "key", "speed"), opened(base / "runs" / "key" / "speed") as journal:
-            journal.write_event(Stamped(1, "", Text(Tag.AI, "hello")))
+            write(journal)
             logs = journal.log_files("claude", "worker", 1, "2026-11-16T00:00:00.000Z")
             saved_and_loaded(journal.directory, Run("r", "speed", "main", None, history=History((iteration(1),))))
             journal.write_result(RunResult(Run("r", "speed", "main", None), 0, "done", proven=True), None)
@@ -227,35 +227,34 @@ def test_any_slug_can_name_a_goal(tmp_path: Path, goal: str) -> None:
 # Events
 
 
-def event(number: int, text: str = "hello") -> Stamped:
-    return Stamped(number, "2026-11-16T00:00:00.000Z", Text(Tag.AI, text))
+def write(journal: Journal, *texts: str) -> list[int]:
+    """Journal texts as one moment's events; return the numbers they were given."""
+    events = [Text(Tag.AI, text) for text in texts or ["hello"]]
+    lines = journal.write_events(events, "2026-11-16T00:00:00.000Z").splitlines()
+    return [json.loads(line)["seq"] for line in lines]
 
 
 def test_numbers_go_on_where_they_ended(tmp_path: Path) -> None:
     for start in (1, 4, 7):
         with opened(tmp_path) as journal:
-            numbers = [journal.next_seq() for _ in range(3)]
-            for number in numbers:
-                journal.write_event(event(number))
-        assert numbers == [start, start + 1, start + 2]
+            assert write(journal, "one", "two") + write(journal) == [start, start + 1, start + 2]
 
 
 @pytest.mark.parametrize("length", [70_000, 1_000_000])
 def test_numbers_go_on_after_a_very_long_last_line(tmp_path: Path, length: int) -> None:
     with opened(tmp_path) as journal:
-        for text in ("short", "x" * length):
-            journal.write_event(event(journal.next_seq(), text))
+        write(journal, "short", "x" * length)
     with opened(tmp_path) as again:
-        assert again.next_seq() == 3
+        assert write(again) == [3]
 
 
 def test_numbers_go_on_after_a_torn_last_line(tmp_path: Path) -> None:
     with opened(tmp_path) as journal:
-        journal.write_event(event(journal.next_seq()))
+        write(journal)
     with (tmp_path / "events.ndjson").open("ab") as file:
         file.write(b'{"seq":2,"at":"20')
     with opened(tmp_path) as again:
-        again.write_event(event(again.next_seq()))
+        write(again)
     lines = (tmp_path / "events.ndjson").read_bytes().splitlines()
     assert len(lines) == 3
     assert json.loads(lines[2])["text"] == "hello"
@@ -265,7 +264,7 @@ def test_numbers_go_on_after_a_torn_last_line(tmp_path: Path) -> None:
 @given(TEXT)
 def test_an_event_is_one_line_whatever_it_says(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     with opened(tmp_path_factory.mktemp("run")) as journal:
-        line = journal.write_event(event(1, text))
+        line = journal.write_events([Text(Tag.AI, text)], "")
     written = (journal.directory / "events.ndjson").read_bytes()
     assert written == line
     told = json.loads(written)

@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ralph.lines import Oversized
-from ralph.process import Child, Signals, StartError
+from ralph.process import Child, Guardian, Signals, StartError
 from tests.support.waiting import is_alive, pid_in, wait_until
 
 
@@ -24,9 +25,19 @@ def python(tmp_path: Path, code: str) -> Child:
     return run(tmp_path, sys.executable, "-c", code)
 
 
+GUARDIAN = Guardian()
+
+
+@pytest.fixture(autouse=True)
+def guarded() -> Iterator[None]:
+    with GUARDIAN:
+        yield
+
+
 def run(tmp_path: Path, *argv: str, talks: bool = True, **env: str) -> Child:
     return Child(
         argv,
+        guardian=GUARDIAN,
         cwd=tmp_path,
         environment={"PATH": os.environ["PATH"], **env},
         stdout_log=tmp_path / "stdout.log",
@@ -262,3 +273,51 @@ def test_a_hangup_that_was_ignored_stays_ignored() -> None:
         assert signals.count == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+# One guardian for all the children of a run
+
+
+def guardian_of(child: Child) -> int:
+    """What `echo $PPID` says: a child's parent is its guardian."""
+    line = read_out(child)[0]
+    assert isinstance(line, bytes)
+    return int(line)
+
+
+def guardian_seen_by_a_child(tmp_path: Path) -> int:
+    with start(tmp_path, "echo $PPID") as child:
+        return guardian_of(child)
+
+
+def test_one_guardian_serves_one_child_after_the_other(tmp_path: Path) -> None:
+    first = guardian_seen_by_a_child(tmp_path)
+    with pytest.raises(StartError):
+        run(tmp_path, "/nowhere/program")
+    assert guardian_seen_by_a_child(tmp_path) == first
+
+
+def test_a_guardian_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    first = guardian_seen_by_a_child(tmp_path)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: not is_alive(first), "the guardian is gone")
+    assert guardian_seen_by_a_child(tmp_path) != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_child_that_does_away_with_its_guardian_is_ended_all_the_same(tmp_path: Path, number: int) -> None:
+    script = f"setsid sleep 600 & echo $! > orphan.pid; kill -{int(number)} $PPID; exec sleep 600"
+    with start(tmp_path, script) as child:
+        orphan = pid_in(tmp_path / "orphan.pid")
+        if number == signal.SIGKILL:
+            assert read_out(child) == []
+    assert not is_alive(orphan)
+    assert guardian_seen_by_a_child(tmp_path) > 0
+
+
+def test_arguments_and_environment_may_be_longer_than_a_message(tmp_path: Path) -> None:
+    """A message of this kind of socket holds some 200 KB."""
+    with start(
+        tmp_path, 'printf "%s\\n" "${#A}" "${#B}" "${#C}"', A="a" * 120_000, B="b" * 120_000, C="\udcff"
+    ) as child:
+        assert read_out(child) == [b"120000", b"120000", b"1"]

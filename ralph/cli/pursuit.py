@@ -5,7 +5,7 @@ import random
 import sys
 import time
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 from ralph import gitrepo, protected
@@ -14,10 +14,10 @@ from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, t
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.prepare import Asked, RunFlags, session_request, settle
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
-from ralph.events import RunEnded, RunStarted, SessionStarted, Stamped, Tag, Text
+from ralph.events import Event, RunEnded, RunStarted, SessionStarted, Tag, Text
 from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
 from ralph.loop import Kit, pursue
-from ralph.process import Child, Signals
+from ralph.process import Child, Guardian, Signals
 from ralph.prompts import Prompts
 from ralph.quantities import timestamp
 from ralph.recorder import Recorder
@@ -38,6 +38,7 @@ class Pursuit:
         self.lock = RepoLock(directory, self.goal.name)
         self.journal = Journal(directory / self.goal.name)
         self.windows = Windows(asked.place.root)
+        self.guardian = Guardian()
         self.signals = Signals()
         self.console = Console(sys.stdout, _detail(asked.flags), str(asked.place.root))
         self.started = time.monotonic()
@@ -49,6 +50,7 @@ class Pursuit:
             with _refusing_a_bad_disk():
                 self._refuse_early()
                 held.enter_context(self.lock)
+                held.enter_context(self.guardian)
                 held.enter_context(self.signals.watched())
                 self.repo = self.asked.place.open(self.goal.path)
                 restored = self._restore_after_a_cut()
@@ -279,6 +281,7 @@ class Pursuit:
     def _start(self, launch: Launch, logs: Logs) -> Child:
         return Child(
             launch.argv,
+            guardian=self.guardian,
             cwd=self.repo.root,
             environment=launch.environment,
             stdout_log=logs.stdout,
@@ -292,6 +295,7 @@ class Pursuit:
         log = self.journal.log_files("check", "check", iteration, timestamp(time.time())).stdout.with_suffix(".log")
         report = run_check(
             self.prepared.check,
+            guardian=self.guardian,
             root=self.repo.root,
             environment=self._child_environment(iteration),
             log=log,
@@ -318,9 +322,10 @@ class Pursuit:
             max_iterations=limits.iterations,
         )
 
-    def _show_session(self, stamped: Stamped, _line: bytes) -> None:
-        if isinstance(stamped.event, SessionStarted):
-            self.windows.show_session(stamped.event.session_id, stamped.at)
+    def _show_session(self, events: Sequence[Event], at: str, _lines: bytes) -> None:
+        for event in events:
+            if isinstance(event, SessionStarted):
+                self.windows.show_session(event.session_id, at)
 
 
 def _detail(flags: RunFlags) -> Detail:

@@ -1,8 +1,8 @@
 """Start, feed, read and stop one child and its tree: the only place that knows of subprocesses, signals and threads."""
 
 from ralph.process.child import Child
-from ralph.process.guardian import StartError
+from ralph.process.guardian import Guardian, StartError
 from ralph.process.others import is_running, running_in
 from ralph.process.signals import Signals
 
-__all__ = ["Child", "Signals", "StartError", "is_running", "running_in"]
+__all__ = ["Child", "Guardian", "Signals", "StartError", "is_running", "running_in"]

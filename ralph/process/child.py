@@ -51,18 +51,19 @@ class Child:
         self,
         argv: Sequence[str],
         *,
+        guardian: Guardian,
         cwd: Path,
         environment: Mapping[str, str],
         stdout_log: Path,
         stderr_log: Path | None,
     ) -> None:
         """Start `argv`; its stdout is logged raw before it can be read. Without `stderr_log` stderr joins stdout."""
+        self._guardian = guardian
+        guardian.wake()
         logs = [open_to_append(path) for path in (stdout_log, stderr_log) if path is not None]
         pipes = _Pipes(talks=stderr_log is not None)
         try:
-            self._guardian = Guardian(
-                argv, cwd=cwd, environment=environment, streams=pipes.theirs, not_theirs=pipes.ours_open
-            )
+            guardian.start(argv, cwd=cwd, environment=environment, streams=pipes.theirs)
         except BaseException:
             pipes.close_ours()
             for log in logs:
@@ -89,7 +90,7 @@ class Child:
         self._due.clear()
         self._ended = True
         self._outbox.put(None)
-        self._guardian.end()
+        self._guardian.end_tree()
         for pump in self._pumps:
             self._drain()
             pump.join(_JOIN_LIMIT)
@@ -123,7 +124,7 @@ class Child:
         if self._due:
             timeout = min(timeout, max(self._due[0][0] - time.monotonic(), 0.0))
         if self._exited_for() > _PIPE_HELD:
-            self._guardian.end()  # whoever holds the pipe of a child that is gone; then the stream ends by itself
+            self._guardian.end_tree()  # whoever holds the pipe of a child that is gone; then the stream ends by itself
         try:
             batch = self._inbox.get(timeout=timeout)
         except queue.Empty:
@@ -232,10 +233,6 @@ class _Pipes:
         self.stdin = os.fdopen(in_write, "wb", buffering=0)
         self.stderr = os.fdopen(err_read, "rb", buffering=0)
         self.theirs = (in_read, out_write, err_write)
-
-    @property
-    def ours_open(self) -> list[int]:
-        return [stream.fileno() for stream in self._ours()]
 
     def close_ours(self) -> None:
         for stream in self._ours():

@@ -1,13 +1,15 @@
-"""The guardian: a small process between ralph and a child, which outlives ralph by as long as it takes to end the tree.
+"""The guardian: a small process between ralph and its children, which outlives ralph by the time it takes to end them.
 
-It is a subreaper, so whatever the child starts, however it detaches, becomes the guardian's own child in the end: no
+It is a subreaper, so whatever a child starts, however it detaches, becomes the guardian's own child in the end: no
 child means no descendant. It ends the tree when told to, and when its socket to ralph closes, which the kernel does for
 a ralph killed with -9. As a fork it shares ralph's lock on the working tree, and so keeps it until the tree is dead.
+One serves a whole run: to fork ralph costs more than all else that a session needs.
 """
 
 import contextlib
 import ctypes
 import functools
+import json
 import os
 import select
 import signal
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -23,7 +26,7 @@ import psutil
 
 from ralph.errors import BlockedError
 
-_STARTED, _SWEEP, _SWEPT = b"started", b"sweep", b"swept"
+_START, _STARTED, _SWEEP, _SWEPT = b"start", b"started", b"sweep", b"swept"
 _EXIT = b"exit "
 _MOST_BYTES = 4096
 _SWEEP_LIMIT = 10.0
@@ -36,30 +39,55 @@ class StartError(BlockedError):
     """The program could not be started."""
 
 
-class Guardian:
-    """Ralph's end: one program under guard. It can be signalled, its exit is heard of, its tree swept."""
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be started, and where."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        environment: Mapping[str, str],
-        streams: Streams,
-        not_theirs: Sequence[int],
-    ) -> None:
-        """Start `argv` on `streams`; `not_theirs` are ralph's ends of them, which must not stay open elsewhere."""
-        _become_subreaper()  # should the guardian be killed, ralph inherits the tree
+    argv: Sequence[str]
+    cwd: str
+    environment: Mapping[str, str]
+
+
+class Guardian:
+    """Ralph's end: one program at a time is under guard. It can be signalled, its exit is heard of, its tree ended."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._pid = 0
         self._exit_code: int | None = None
-        self._gone = False
+        self._swept = True
+
+    def __enter__(self) -> "Guardian":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_tree()
+        if self._socket is not None:
+            self._bury()
+
+    def wake(self) -> None:
+        """Fork the guardian unless it lives: before ralph's ends of the pipes exist, which it must not hold open."""
+        if self._socket is not None and select.select([self._socket], [], [], 0)[0]:
+            self._bury()  # between two programs it has nothing to say: it was killed
+        if self._socket is not None:
+            return
+        _become_subreaper()  # should the guardian be killed, ralph inherits the tree
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._pid = os.fork()
         if self._pid == 0:
-            _guard(theirs, [self._socket.fileno(), *not_theirs], argv, cwd, environment, streams)
+            self._socket.close()
+            _guard(theirs)
         theirs.close()
-        answer = self._socket.recv(_MOST_BYTES)
+
+    def start(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], streams: Streams) -> None:
+        """Start `argv` on `streams`."""
+        self._exit_code = None
+        self._swept = False
+        answer = self._ordered(Order(argv, str(cwd), environment), streams)
         if answer != _STARTED:
-            self.end()
+            self._swept = True
+            if not answer:
+                self._bury()
             raise StartError(f"cannot start {argv[0]}: {answer.decode('utf-8', 'replace') or 'its guardian died'}")
 
     def poll(self) -> int | None:
@@ -71,7 +99,7 @@ class Guardian:
     def wait(self, timeout: float) -> int | None:
         """Wait for the exit status, at most so long."""
         deadline = time.monotonic() + timeout
-        while self._exit_code is None and not self._gone and (left := deadline - time.monotonic()) > 0:
+        while self._exit_code is None and not self._swept and (left := deadline - time.monotonic()) > 0:
             self._hear(left)
         return self._exit_code
 
@@ -79,24 +107,38 @@ class Guardian:
         """Signal the program's process group, if it still runs."""
         self._say(str(int(number)).encode())
 
-    def end(self) -> None:
-        """End the tree: when this returns, nothing of it is left."""
+    def end_tree(self) -> None:
+        """End the program and all that came of it: when this returns, nothing of it is left."""
+        if self._swept:
+            return
         self._say(_SWEEP)
         deadline = time.monotonic() + _SWEEP_LIMIT
-        while not self._gone and (left := deadline - time.monotonic()) > 0:
+        while not self._swept and (left := deadline - time.monotonic()) > 0:
             self._hear(left)
-        self._socket.close()
-        self._gone = True
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self._pid, 0)
-        sweep()
+        if not self._swept:  # stopped by the agent, which has ralph's rights
+            self._bury()
+
+    def _ordered(self, order: Order, streams: Streams) -> bytes:
+        """Hand an order over; it may be longer than a message can be, so it travels in a file that has no name."""
+        if self._socket is None:
+            return b""
+        with os.fdopen(os.memfd_create("order"), "w+b", buffering=0) as paper:
+            paper.write(json.dumps(asdict(order)).encode())
+            paper.seek(0)
+            try:
+                socket.send_fds(self._socket, [_START], [*streams, paper.fileno()])
+                ready = select.select([self._socket], [], [], _SWEEP_LIMIT)[0]
+                return self._socket.recv(_MOST_BYTES) if ready else b""
+            except OSError:
+                return b""
 
     def _say(self, word: bytes) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.send(word)
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.send(word)
 
     def _hear(self, timeout: float) -> None:
-        if self._gone or not select.select([self._socket], [], [], timeout)[0]:
+        if self._swept or self._socket is None or not select.select([self._socket], [], [], timeout)[0]:
             return
         try:
             word = self._socket.recv(_MOST_BYTES)
@@ -104,36 +146,53 @@ class Guardian:
             word = b""
         if word.startswith(_EXIT):
             self._exit_code = int(word.removeprefix(_EXIT))
-        elif word in (_SWEPT, b""):
-            self._gone = True
-            if self._exit_code is None:  # swept, or its guardian was killed: ralph cannot know more
-                self._exit_code = -signal.SIGKILL
+            return
+        self._swept = True
+        if self._exit_code is None:  # swept, or its guardian was killed: ralph cannot know more
+            self._exit_code = -signal.SIGKILL
+        if not word:
+            self._bury()
+
+    def _bury(self) -> None:
+        """End the guardian, dead, stopped or out of work as it is. What it still guarded is ralph's now, and ends."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        self._swept = True
+        sweep()
 
 
-def _guard(
-    control: socket.socket,
-    not_ours: Sequence[int],
-    argv: Sequence[str],
-    cwd: Path,
-    environment: Mapping[str, str],
-    streams: Streams,
-) -> None:
+def _guard(control: socket.socket) -> None:
     """The guardian's whole life; it never returns."""
     try:
-        for descriptor in not_ours:
-            os.close(descriptor)
         os.setsid()
         _become_subreaper()
         woken = _wake_on_signals()
-        child = _start(control, argv, cwd, environment, streams)
-        if child is not None:
-            _watch(control, woken, child)
-            sweep()
-            control.send(_SWEPT)
+        while received := _next_order(control):
+            child = _start(control, *received)
+            if child is not None:
+                _watch(control, woken, child)
+                sweep()
+                control.send(_SWEPT)
     except OSError:  # ralph is gone in the middle of a word
         sweep()
     finally:
         os._exit(0)
+
+
+def _next_order(control: socket.socket) -> tuple[Order, Streams] | None:
+    """Wait for an order; None: ralph is gone. Words that come too late for the last program are passed over."""
+    while True:
+        word, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, 4, socket.MSG_CMSG_CLOEXEC)
+        if not word:
+            return None
+        if word == _START:
+            stdin, stdout, stderr, paper = descriptors
+            with os.fdopen(paper, "rb") as file:
+                return Order(**json.loads(file.read())), (stdin, stdout, stderr)
 
 
 def _wake_on_signals() -> socket.socket:
@@ -154,19 +213,19 @@ def _wake_on_signals() -> socket.socket:
 def _do_nothing(_number: int, _frame: FrameType | None) -> None: ...
 
 
-def _start(
-    control: socket.socket, argv: Sequence[str], cwd: Path, environment: Mapping[str, str], streams: Streams
-) -> "subprocess.Popen[bytes] | None":
+def _start(control: socket.socket, order: Order, streams: Streams) -> "subprocess.Popen[bytes] | None":
     stdin, stdout, stderr = streams
     try:
         child = subprocess.Popen(
-            argv, cwd=cwd, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
-        )
+            order.argv, cwd=order.cwd, env=order.environment, stdin=stdin, stdout=stdout, stderr=stderr,
+            start_new_session=True,
+        )  # fmt: skip
     except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
         control.send(str(getattr(error, "strerror", None) or error).encode("utf-8", "replace"))
         return None
-    for descriptor in set(streams):
-        os.close(descriptor)
+    finally:
+        for descriptor in streams:
+            os.close(descriptor)
     control.send(_STARTED)
     return child
 

@@ -4,7 +4,7 @@ Written against what 2.1.197 and 2.1.325 were seen to print, and tolerant of the
 type is a `Meta`, a line that is not JSON is a `Meta` and a visible `Text`.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from ralph import jsonline
@@ -25,6 +25,7 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
+from ralph.jsonline import count, mapping, sequence, text
 
 _REMEMBERED = 64
 """Messages whose usage is not to be counted again."""
@@ -45,10 +46,10 @@ class ClaudeTranscript:
         self._open_tools: set[str] = set()
 
     def feed(self, line: str) -> list[Event]:
-        if not line.strip():
+        if not line or line.isspace():
             return []
         try:
-            record = jsonline.mapping(jsonline.decode(line))
+            record = mapping(jsonline.decode(line))
         except jsonline.Malformed as fault:
             return [Meta({"malformed": str(fault), "length": len(line)}), Text(Tag.SYS, line[:2000])]
         match record.get("type"):
@@ -61,7 +62,7 @@ class ClaudeTranscript:
             case "result":
                 return self._result(record)
             case "rate_limit_event":
-                return [_rate_limited(jsonline.mapping(record.get("rate_limit_info")))]
+                return [_rate_limited(mapping(record.get("rate_limit_info")))]
             case unknown:
                 return [Meta({"ignored": _named(unknown)})]
 
@@ -72,14 +73,14 @@ class ClaudeTranscript:
         return closed
 
     def _system(self, record: Mapping[str, object]) -> list[Event]:
-        subtype = jsonline.text(record.get("subtype"))
+        subtype = text(record.get("subtype"))
         if subtype == "init":
             return self._init(record)
         if subtype == "api_retry":
-            status = jsonline.count(record.get("error_status")) or None
-            return [ApiRetry(jsonline.count(record.get("attempt")), status, jsonline.text(record.get("error")))]
+            status = count(record.get("error_status")) or None
+            return [ApiRetry(count(record.get("attempt")), status, text(record.get("error")))]
         if subtype == "model_fallback":
-            fallback = jsonline.text(record.get("fallback_model"))
+            fallback = text(record.get("fallback_model"))
             return [Meta({"model_fallback": fallback}), Text(Tag.SYS, f"the agent fell back to model {fallback}")]
         if subtype in _QUIET:
             return []
@@ -91,17 +92,17 @@ class ClaudeTranscript:
         self._started = True
         return [
             SessionStarted(
-                session_id=jsonline.text(record.get("session_id")),
-                model=jsonline.text(record.get("model")),
-                version=jsonline.text(record.get("claude_code_version")),
-                tools=tuple(jsonline.text(tool) for tool in jsonline.sequence(record.get("tools"))),
-                permission_mode=jsonline.text(record.get("permissionMode")),
+                session_id=text(record.get("session_id")),
+                model=text(record.get("model")),
+                version=text(record.get("claude_code_version")),
+                tools=tuple(text(tool) for tool in sequence(record.get("tools"))),
+                permission_mode=text(record.get("permissionMode")),
             )
         ]
 
     def _assistant(self, record: Mapping[str, object]) -> list[Event]:
-        message = jsonline.mapping(record.get("message"))
-        if error := jsonline.text(record.get("error")):
+        message = mapping(record.get("message"))
+        if error := text(record.get("error")):
             self._error = error
         events: list[Event] = []
         for block in _blocks(message.get("content")):
@@ -118,15 +119,15 @@ class ClaudeTranscript:
             case "thinking":
                 return _spoken(Tag.THINK, block.get("thinking"))
             case "tool_use":
-                tool_id = jsonline.text(block.get("id"))
+                tool_id = text(block.get("id"))
                 self._open_tools.add(tool_id)
-                return [ToolStart(tool_id, jsonline.text(block.get("name")), jsonline.mapping(block.get("input")))]
+                return [ToolStart(tool_id, text(block.get("name")), mapping(block.get("input")))]
             case unknown:
                 return [Meta({"ignored_block": _named(unknown)})]
 
     def _user(self, record: Mapping[str, object]) -> list[Event]:
         events: list[Event] = []
-        for block in _blocks(jsonline.mapping(record.get("message")).get("content")):
+        for block in _blocks(mapping(record.get("message")).get("content")):
             if block.get("type") == "tool_result":
                 events += self._tool_result(block)
             elif record.get("isSynthetic") or record.get("isReplay"):  # nudges, skill bodies, echoes: not a person
@@ -136,28 +137,26 @@ class ClaudeTranscript:
         return events
 
     def _tool_result(self, block: Mapping[str, object]) -> list[Event]:
-        tool_id = jsonline.text(block.get("tool_use_id"))
+        tool_id = text(block.get("tool_use_id"))
         self._open_tools.discard(tool_id)
         events: list[Event] = [
-            ToolOutput(tool_id, jsonline.text(part.get("text")))
-            for part in _blocks(block.get("content"))
-            if part.get("text")
+            ToolOutput(tool_id, text(part.get("text"))) for part in _blocks(block.get("content")) if part.get("text")
         ]
         status = ToolStatus.FAIL if block.get("is_error") is True else ToolStatus.OK
         return [*events, ToolEnd(tool_id, status)]
 
     def _result(self, record: Mapping[str, object]) -> list[Event]:
-        errors = [jsonline.text(error) for error in jsonline.sequence(record.get("errors"))]
+        errors = [text(error) for error in sequence(record.get("errors"))]
         turn = TurnEnded(
             is_error=record.get("is_error") is True,
-            subtype=jsonline.text(record.get("subtype")),
-            text=jsonline.text(record.get("result")) or "; ".join(errors),
+            subtype=text(record.get("subtype")),
+            text=text(record.get("result")) or "; ".join(errors),
             structured_output=record.get("structured_output"),
-            api_status=jsonline.count(record.get("api_error_status")) or None,
+            api_status=count(record.get("api_error_status")) or None,
             error=self._error,
-            terminal_reason=jsonline.text(record.get("terminal_reason")),
-            denials=tuple(_denial(item) for item in jsonline.sequence(record.get("permission_denials"))),
-            origin=jsonline.text(jsonline.mapping(record.get("origin")).get("kind")),
+            terminal_reason=text(record.get("terminal_reason")),
+            denials=tuple(_denial(item) for item in sequence(record.get("permission_denials"))),
+            origin=text(mapping(record.get("origin")).get("kind")),
         )
         self._error = ""
         return [*self._usage.result(record), turn]
@@ -172,46 +171,35 @@ class _UsageSoFar:
     """
 
     def __init__(self) -> None:
-        self._messages: deque[str] = deque(maxlen=_REMEMBERED)  # repetitions follow at once; all would grow for ever
-        self._from_messages = _Tokens()
-        self._from_results = _Tokens()
+        self._messages: OrderedDict[str, None] = OrderedDict()
+        self._from_messages = _NO_TOKENS
+        self._from_results = _NO_TOKENS
         self._window = USUAL_WINDOW
         self._context = 0
         self._model = ""
         self._cost: float | None = None
 
     def message(self, message: Mapping[str, object], *, in_main_thread: bool) -> Usage | None:
-        identity = jsonline.text(message.get("id"))
-        model = jsonline.text(message.get("model"))
-        reported = jsonline.mapping(message.get("usage"))
+        identity = text(message.get("id"))
+        model = text(message.get("model"))
+        reported = mapping(message.get("usage"))
         if not reported or identity in self._messages or model == "<synthetic>":
             return None
-        self._messages.append(identity)
-        tokens = _Tokens(
-            jsonline.count(reported.get("input_tokens")),
-            jsonline.count(reported.get("output_tokens")),
-            jsonline.count(reported.get("cache_creation_input_tokens")),
-            jsonline.count(reported.get("cache_read_input_tokens")),
-        )
-        self._from_messages = self._from_messages.plus(tokens)
+        self._remember(identity)
+        tokens = _tokens(reported, _IN_MESSAGES)
+        self._from_messages = _plus(self._from_messages, tokens)
         self._model = model or self._model
         if in_main_thread:
-            self._context = tokens.prompt
+            self._context = _prompt(tokens)
         return self._event()
 
     def result(self, record: Mapping[str, object]) -> list[Event]:
-        total = _Tokens()
-        for used in map(jsonline.mapping, jsonline.mapping(record.get("modelUsage")).values()):
-            total = total.plus(
-                _Tokens(
-                    jsonline.count(used.get("inputTokens")),
-                    jsonline.count(used.get("outputTokens")),
-                    jsonline.count(used.get("cacheCreationInputTokens")),
-                    jsonline.count(used.get("cacheReadInputTokens")),
-                )
-            )
-        self._window = self._window_of(jsonline.mapping(record.get("modelUsage")))
-        self._from_results = self._from_results.largest(total)
+        models = mapping(record.get("modelUsage"))
+        total = _NO_TOKENS
+        for used in map(mapping, models.values()):
+            total = _plus(total, _tokens(used, _IN_RESULTS))
+        self._window = count(mapping(models.get(self._model)).get("contextWindow")) or self._window
+        self._from_results = _largest(self._from_results, total)
         if "total_cost_usd" not in record:
             return [self._event()]
         cost = jsonline.amount(record.get("total_cost_usd"))
@@ -220,45 +208,56 @@ class _UsageSoFar:
         self._cost = max(cost, self._cost or 0.0)
         return [self._event()]
 
-    def _window_of(self, models: Mapping[str, object]) -> int:
-        own = jsonline.mapping(models.get(self._model))
-        return jsonline.count(own.get("contextWindow")) or self._window
+    def _remember(self, identity: str) -> None:
+        """Repetitions follow at once; to keep all would grow for ever."""
+        self._messages[identity] = None
+        if len(self._messages) > _REMEMBERED:
+            self._messages.popitem(last=False)
 
     def _event(self) -> Usage:
-        tokens = self._from_messages.largest(self._from_results)
+        tokens = _largest(self._from_messages, self._from_results)
+        prompt = _prompt(tokens)
+        _, output, cache_creation, cache_read = tokens
         return Usage(
-            prompt_tokens=tokens.prompt,
-            completion_tokens=tokens.output,
-            total_tokens=tokens.prompt + tokens.output,
+            prompt_tokens=prompt,
+            completion_tokens=output,
+            total_tokens=prompt + output,
             model=self._model or None,
-            cache_creation_tokens=tokens.cache_creation,
-            cache_read_tokens=tokens.cache_read,
+            cache_creation_tokens=cache_creation,
+            cache_read_tokens=cache_read,
             context_pct=context_pct(self._context, self._window) if self._context else None,
             cost_usd=self._cost,
         )
 
 
-class _Tokens:
-    """Four counts, added and compared field by field."""
+_Tokens = tuple[int, int, int, int]
+"""Fresh, output, cache creation, cache read."""
 
-    def __init__(self, fresh: int = 0, output: int = 0, cache_creation: int = 0, cache_read: int = 0) -> None:
-        self.fresh = fresh
-        self.output = output
-        self.cache_creation = cache_creation
-        self.cache_read = cache_read
+_NO_TOKENS: _Tokens = (0, 0, 0, 0)
+_IN_MESSAGES = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_IN_RESULTS = ("inputTokens", "outputTokens", "cacheCreationInputTokens", "cacheReadInputTokens")
 
-    @property
-    def prompt(self) -> int:
-        return self.fresh + self.cache_creation + self.cache_read
 
-    def plus(self, other: "_Tokens") -> "_Tokens":
-        return _Tokens(*(mine + theirs for mine, theirs in zip(self._fields(), other._fields(), strict=True)))
+def _tokens(reported: Mapping[str, object], names: tuple[str, str, str, str]) -> _Tokens:
+    fresh, output, creation, read = names
+    return (
+        count(reported.get(fresh)),
+        count(reported.get(output)),
+        count(reported.get(creation)),
+        count(reported.get(read)),
+    )
 
-    def largest(self, other: "_Tokens") -> "_Tokens":
-        return _Tokens(*map(max, self._fields(), other._fields()))
 
-    def _fields(self) -> tuple[int, int, int, int]:
-        return self.fresh, self.output, self.cache_creation, self.cache_read
+def _plus(one: _Tokens, other: _Tokens) -> _Tokens:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
+
+
+def _largest(one: _Tokens, other: _Tokens) -> _Tokens:
+    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
+
+
+def _prompt(tokens: _Tokens) -> int:
+    return tokens[0] + tokens[2] + tokens[3]
 
 
 def _named(value: object) -> str:
@@ -270,29 +269,29 @@ def _blocks(content: object) -> Sequence[Mapping[str, object]]:
     """Content is a string or a list of blocks; both are read as blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [jsonline.mapping(block) for block in jsonline.sequence(content)]
+    return [mapping(block) for block in sequence(content)]
 
 
 def _spoken(tag: Tag, value: object) -> list[Event]:
-    said = jsonline.text(value)
+    said = text(value)
     return [Text(tag, said)] if said.strip() else []
 
 
 def _denial(item: object) -> Denial:
-    denial = jsonline.mapping(item)
+    denial = mapping(item)
     return Denial(
-        jsonline.text(denial.get("tool_use_id")),
-        jsonline.text(denial.get("tool_name")),
-        jsonline.mapping(denial.get("tool_input")),
+        text(denial.get("tool_use_id")),
+        text(denial.get("tool_name")),
+        mapping(denial.get("tool_input")),
     )
 
 
 def _rate_limited(info: Mapping[str, object]) -> RateLimited:
-    resets_at = jsonline.count(info.get("resetsAt"))
+    resets_at = count(info.get("resetsAt"))
     if resets_at > _LATEST_RESET:
         resets_at = 0
     return RateLimited(
-        jsonline.text(info.get("status")),
+        text(info.get("status")),
         float(resets_at) if resets_at else None,
-        jsonline.text(info.get("rateLimitType")),
+        text(info.get("rateLimitType")),
     )

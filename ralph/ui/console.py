@@ -1,7 +1,7 @@
 """Events as lines a person can read, in any terminal, file or pipe."""
 
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TextIO
 
@@ -17,7 +17,6 @@ from ralph.events import (
     RunStarted,
     SessionEnded,
     SessionStarted,
-    Stamped,
     Tag,
     Text,
     ToolEnd,
@@ -56,8 +55,8 @@ class Console:
         self._tools: dict[str, str] = {}
         self._output: dict[str, str] = {}
 
-    def __call__(self, stamped: Stamped, _line: bytes) -> None:
-        lines = self.lines(stamped.event)
+    def __call__(self, events: Sequence[Event], _at: str, _lines: bytes) -> None:
+        lines = [line for event in events for line in self.lines(event)]
         if self._detail > Detail.QUIET and lines:
             self._write(lines)
 
@@ -177,12 +176,12 @@ def _quota(event: RateLimited) -> str:
     return f"{one_line(event.status)} ({one_line(event.kind)}{when})"
 
 
-def json_screen(stream: TextIO | None) -> Callable[[Stamped, bytes], None]:
+def json_screen(stream: TextIO | None) -> Callable[[Sequence[Event], str, bytes], None]:
     """A screen for programs: every event as the line that was journaled."""
 
     outlet = Outlet(stream)
 
-    def show(_stamped: Stamped, line: bytes) -> None:
-        outlet.write_bytes(line)
+    def show(_events: Sequence[Event], _at: str, lines: bytes) -> None:
+        outlet.write_bytes(lines)
 
     return show

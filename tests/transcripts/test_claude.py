@@ -18,7 +18,6 @@ from ralph.events import (
     Meta,
     RateLimited,
     SessionStarted,
-    Stamped,
     Tag,
     Text,
     ToolEnd,
@@ -27,7 +26,7 @@ from ralph.events import (
     ToolStatus,
     TurnEnded,
     Usage,
-    stamped_to_json,
+    to_json,
 )
 from ralph.transcripts.claude import ClaudeTranscript
 
@@ -50,8 +49,8 @@ def heard_in(capture: str) -> list[Event]:
 
 
 def journaled(events: list[Event]) -> None:
-    for number, event in enumerate(events):
-        jsonline.encode(stamped_to_json(Stamped(number, "", event)))
+    for event in events:
+        jsonline.encode(to_json(event))
 
 
 def turns(events: list[Event]) -> list[TurnEnded]:

@@ -23,7 +23,6 @@ from ralph.events import (
     RunStarted,
     SessionEnded,
     SessionStarted,
-    Stamped,
     Tag,
     Text,
     ToolEnd,
@@ -33,7 +32,7 @@ from ralph.events import (
     TurnEnded,
     Usage,
     Waiting,
-    stamped_to_json,
+    to_json,
 )
 from ralph.ui.console import Console, Detail, json_screen
 
@@ -45,7 +44,7 @@ def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str
     stream = io.StringIO()
     console = Console(stream, detail, root)
     for event in events:
-        console(Stamped(1, AT, event), b"")
+        console([event], AT, b"")
     return stream.getvalue()
 
 
@@ -186,7 +185,7 @@ def test_any_instant_can_be_shown(when: float) -> None:
 def test_quiet_shows_no_event_but_says_what_it_is_told_to() -> None:
     stream = io.StringIO()
     console = Console(stream, Detail.QUIET)
-    console(Stamped(1, AT, Text(Tag.AI, "words")), b"")
+    console([Text(Tag.AI, "words")], AT, b"")
     console.say("done", f"proven {HOSTILE}")
     assert stream.getvalue().startswith("done       proven \\x1b]0;")
 
@@ -195,8 +194,7 @@ def test_for_programs_every_event_is_its_journaled_line() -> None:
     stream = io.TextIOWrapper(io.BytesIO())
     screen = json_screen(stream)
     for event in every_event(HOSTILE):
-        stamped = Stamped(1, AT, event)
-        screen(stamped, jsonline.encode_bytes(stamped_to_json(stamped)) + b"\n")
+        screen([event], AT, jsonline.encode_line(to_json(event)))
     stream.seek(0)
     lines = stream.read().splitlines()
     assert [json.loads(line)["type"] for line in lines] == [event.type for event in every_event(HOSTILE)]
