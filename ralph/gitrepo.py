@@ -362,7 +362,7 @@ def _run(
     with contextlib.ExitStack() as stack:
         stdin = None
         if said is not None:
-            stdin = stack.enter_context(tempfile.TemporaryFile())
+            stdin = stack.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))  # a file that touches no disk
             stdin.write(said)
             stdin.seek(0)
         try:

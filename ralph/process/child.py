@@ -60,14 +60,13 @@ class Child:
         """Start `argv`; its stdout is logged raw before it can be read. Without `stderr_log` stderr joins stdout."""
         self._guardian = guardian
         guardian.wake()
-        logs = [open_to_append(path) for path in (stdout_log, stderr_log) if path is not None]
+        log = open_to_append(stdout_log)
         pipes = _Pipes(talks=stderr_log is not None)
         try:
             guardian.start(argv, cwd=cwd, environment=environment, streams=pipes.theirs)
         except BaseException:
             pipes.close_ours()
-            for log in logs:
-                log.close()
+            log.close()
             raise
         finally:
             pipes.close_theirs()
@@ -79,7 +78,7 @@ class Child:
         self._exited_at: float | None = None
         self._due: deque[tuple[float, Callable[[], None]]] = deque()
         self._last_look = self._last_byte
-        self._pumps = self._start_pumps(pipes, logs)
+        self._pumps = self._start_pumps(pipes, log, stderr_log)
 
     def __enter__(self) -> "Child":
         return self
@@ -172,10 +171,10 @@ class Child:
             self._last_byte = now
         self._last_look = now
 
-    def _start_pumps(self, pipes: "_Pipes", logs: Sequence[BinaryIO]) -> list[threading.Thread]:
-        work = [partial(self._pump_stdout, pipes.stdout, logs[0])]
-        if pipes.stderr is not None and pipes.stdin is not None:
-            work += [partial(self._pump_stderr, pipes.stderr, logs[1]), partial(self._pump_stdin, pipes.stdin)]
+    def _start_pumps(self, pipes: "_Pipes", log: BinaryIO, stderr_log: Path | None) -> list[threading.Thread]:
+        work = [partial(self._pump_stdout, pipes.stdout, log)]
+        if pipes.stderr is not None and pipes.stdin is not None and stderr_log is not None:
+            work += [partial(self._pump_stderr, pipes.stderr, stderr_log), partial(self._pump_stdin, pipes.stdin)]
         threads = [threading.Thread(target=pump, daemon=True) for pump in work]
         for thread in threads:
             thread.start()
@@ -196,11 +195,14 @@ class Child:
             except OSError as error:
                 self._inbox.put(DiskError(log.name, error))
 
-    def _pump_stderr(self, stream: BinaryIO, log: BinaryIO) -> None:
-        with stream, log, contextlib.suppress(OSError):
+    def _pump_stderr(self, stream: BinaryIO, path: Path) -> None:
+        """Complaints are rare: their log is made when the first one comes."""
+        with stream, contextlib.ExitStack() as held, contextlib.suppress(OSError, DiskError):
+            log: BinaryIO | None = None
             while chunk := os.read(stream.fileno(), _CHUNK):
                 self._last_byte = time.monotonic()
                 self._stderr = (self._stderr + chunk)[-_STDERR_TAIL:]
+                log = log or held.enter_context(open_to_append(path))
                 write_all(log, chunk)
 
     def _pump_stdin(self, stream: BinaryIO) -> None:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -123,7 +123,7 @@ class Guardian:
         if self._socket is None:
             return b""
         with os.fdopen(os.memfd_create("order"), "w+b", buffering=0) as paper:
-            paper.write(json.dumps(asdict(order)).encode())
+            paper.write(json.dumps([order.argv, order.cwd, order.environment]).encode())
             paper.seek(0)
             try:
                 socket.send_fds(self._socket, [_START], [*streams, paper.fileno()])
@@ -192,7 +192,7 @@ def _next_order(control: socket.socket) -> tuple[Order, Streams] | None:
         if word == _START:
             stdin, stdout, stderr, paper = descriptors
             with os.fdopen(paper, "rb") as file:
-                return Order(**json.loads(file.read())), (stdin, stdout, stderr)
+                return Order(*json.loads(file.read())), (stdin, stdout, stderr)
 
 
 def _wake_on_signals() -> socket.socket:
