@@ -306,8 +306,9 @@ def test_a_guardian_that_was_killed_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_child_that_does_away_with_its_guardian_is_ended_all_the_same(tmp_path: Path, number: int) -> None:
-    script = f"setsid sleep 600 & echo $! > orphan.pid; kill -{int(number)} $PPID; exec sleep 600"
+    script = f"setsid sleep 600 & echo $! > new; mv new orphan.pid; kill -{int(number)} $PPID; exec sleep 600"
     with start(tmp_path, script) as child:
+        wait_until((tmp_path / "orphan.pid").exists, "the orphan is there")
         orphan = pid_in(tmp_path / "orphan.pid")
         if number == signal.SIGKILL:
             assert read_out(child) == []
