@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -314,6 +315,37 @@ def test_a_child_that_does_away_with_its_guardian_is_ended_all_the_same(tmp_path
             assert read_out(child) == []
     assert not is_alive(orphan)
     assert guardian_seen_by_a_child(tmp_path) > 0
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_stopped_guardian_still_passes_on_that_the_child_is_to_end(tmp_path: Path, end: str) -> None:
+    with start(tmp_path, "kill -STOP $PPID; echo stopped; exec sleep 600") as child:
+        while child.read(0.1) == []:
+            pass
+        {"stop": child.stop, "kill": child.kill}[end]()
+        assert read_out(child) == []
+        assert child.exit_code == (-signal.SIGKILL if end == "kill" else -signal.SIGINT)
+
+
+NO_MORE_PROCESSES = """
+import os, resource, sys
+from ralph.process import Guardian, StartError
+if os.geteuid() == 0:  # for whom there is no such limit
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+try:
+    with Guardian() as guardian:
+        guardian.wake()
+except StartError as error:
+    print(error.message)
+"""
+
+
+def test_where_nothing_can_be_forked_that_is_said_and_nobody_is_killed(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", NO_MORE_PROCESSES]
+    said = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, start_new_session=True)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("no process can be started: ")
 
 
 def test_arguments_and_environment_may_be_longer_than_a_message(tmp_path: Path) -> None:

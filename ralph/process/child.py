@@ -29,6 +29,9 @@ FINISH_GRACE = 10.0
 _STOP = ((2.0, signal.SIGINT), (4.0, signal.SIGTERM), (7.0, signal.SIGKILL))
 """Seconds after the soft request at which each harder one follows."""
 
+_STOP_LIMIT = 8.0
+"""Seconds after it at which a child that still is not gone is taken from its guardian, whatever holds that one up."""
+
 _CHUNK = 1 << 20
 _STDERR_TAIL = 8192
 _PIPE_HELD = 0.3
@@ -149,12 +152,14 @@ class Child:
         start = 0.0 if soft else _STOP[0][0]
         for after, number in _STOP:
             self._schedule(after - start, partial(self._guardian.signal, number))
+        self._schedule(_STOP_LIMIT - start, self._guardian.end_tree)
 
     def kill(self) -> None:
         """End the child now."""
         self._due.clear()
         self._guardian.signal(signal.SIGKILL)
-        self._guardian.wait(_EXIT_WAIT)
+        if self._guardian.wait(_EXIT_WAIT) is None:
+            self._guardian.end_tree()
 
     def _exited_for(self) -> float:
         if self._exited_at is None and self._guardian.poll() is not None:

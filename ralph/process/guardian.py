@@ -28,6 +28,9 @@ _START, _STARTED, _SWEEP, _SWEPT = b"start", b"started", b"sweep", b"swept"
 _EXIT = b"exit "
 _MOST_BYTES = 4096
 _SWEEP_LIMIT = 10.0
+_PATIENCE = _SWEEP_LIMIT + 2.0
+"""Seconds that ralph waits for its guardian's answer."""
+
 _LAST_SWEEPS = 6
 """When ralph is gone nobody waits, so the guardian goes on for a minute before it gives a tree up."""
 
@@ -72,12 +75,17 @@ class Guardian:
         if self._socket is not None:
             return
         _become_subreaper()  # should the guardian be killed, ralph inherits the tree
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._socket.close()
-            _guard(theirs)
-        theirs.close()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                ours.close()
+                raise StartError(f"no process can be started: {error.strerror}", "see what else runs here") from error
+            if pid == 0:
+                ours.close()
+                _guard(theirs)
+        self._socket, self._pid = ours, pid
 
     def start(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], streams: Streams) -> None:
         """Start `argv` on `streams`."""
@@ -88,7 +96,8 @@ class Guardian:
             self._swept = True
             if not answer:
                 self._bury()
-            raise StartError(f"cannot start {argv[0]}: {answer.decode('utf-8', 'replace') or 'its guardian died'}")
+            why = answer.decode("utf-8", "replace") or f"its guardian died, or did not answer for {_PATIENCE:.0f} s"
+            raise StartError(f"cannot start {argv[0]}: {why}")
 
     def poll(self) -> int | None:
         """The program's exit status, negative for a signal; None while it runs."""
@@ -112,10 +121,10 @@ class Guardian:
         if self._swept:
             return
         self._say(_SWEEP)
-        deadline = time.monotonic() + _SWEEP_LIMIT
+        deadline = time.monotonic() + _PATIENCE
         while not self._swept and (left := deadline - time.monotonic()) > 0:
             self._hear(left)
-        if not self._swept:  # stopped by the agent, which has ralph's rights
+        if not self._swept:  # the agent has ralph's rights, and may stop the guardian again and again
             self._bury()
 
     def _ordered(self, order: Order, streams: Streams) -> bytes:
@@ -126,16 +135,23 @@ class Guardian:
             paper.write(json.dumps([order.argv, order.cwd, order.environment]).encode())
             paper.seek(0)
             try:
+                self._rouse()
                 socket.send_fds(self._socket, [_START], [*streams, paper.fileno()])
-                ready = select.select([self._socket], [], [], _SWEEP_LIMIT)[0]
+                ready = select.select([self._socket], [], [], _PATIENCE)[0]
                 return self._socket.recv(_MOST_BYTES) if ready else b""
             except OSError:
                 return b""
 
     def _say(self, word: bytes) -> None:
         if self._socket is not None:
+            self._rouse()
             with contextlib.suppress(OSError):
                 self._socket.send(word)
+
+    def _rouse(self) -> None:
+        """Wake a guardian that was stopped: else no word, and so no time limit and no Ctrl-C, would reach the agent."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGCONT)
 
     def _hear(self, timeout: float) -> None:
         if self._swept or self._socket is None or not select.select([self._socket], [], [], timeout)[0]:
@@ -161,6 +177,7 @@ class Guardian:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
+        self._pid = 0
         self._swept = True
         sweep()
 
@@ -170,6 +187,7 @@ def _guard(control: socket.socket) -> None:
     try:
         os.setsid()
         _become_subreaper()
+        _be_roused_when_ralph_dies()
         woken = _wake_on_signals()
         while received := _next_order(control):
             child = _start(control, *received)
@@ -297,12 +315,19 @@ def _has_children() -> bool:
     return True
 
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def _become_subreaper() -> None:
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _be_roused_when_ralph_dies() -> None:
+    """A guardian that the agent stopped would else keep agent and lock for ever."""
+    if sys.platform == "linux":
+        _libc().prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
 
 
 @functools.cache

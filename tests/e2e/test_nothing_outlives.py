@@ -67,6 +67,11 @@ HOSTILE: dict[str, Make] = {
         spawn(pids / "a", "double_fork"),
         *([] if ends else [hang()]),
     ],
+    "stops its guardian": lambda pids, last, _: [
+        spawn(pids / "a", "setsid"),
+        run("kill -STOP $(ps -o ppid= -p $PPID)"),
+        *last,
+    ],
     "keeps forking": lambda pids, last, _: [
         run(
             f"{sys.executable} -S {pids.parent / 'chain.py'} {pids / 'a'} >/dev/null 2>&1 &"
