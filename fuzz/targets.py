@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ralph import jsonline, settings
 from ralph.errors import StateError, UsageError
-from ralph.events import Stamped, stamped_to_json
+from ralph.events import to_json
 from ralph.goal import parse_goal
 from ralph.journal import Journal
 from ralph.lines import LineSplitter, Oversized
@@ -51,7 +51,7 @@ def transcript(data: bytes) -> None:
     heard = ClaudeTranscript()
     events = [event for line in data.split(b"\n") for event in heard.feed(line.decode("utf-8", "replace"))]
     for number, event in enumerate([*events, *heard.flush()]):
-        line = jsonline.encode(stamped_to_json(Stamped(number, "now", event)))
+        line = jsonline.encode({"seq": number, **to_json(event)})
         if not line.isascii() or "\n" in line or jsonline.mapping(jsonline.decode(line)).get("seq") != number:
             raise Wrong(line)
 

@@ -44,6 +44,10 @@ class Spend:
     def __add__(self, other: "Spend") -> "Spend":
         return Spend(self.cost_usd + other.cost_usd, self.tokens + other.tokens, self.costed or other.costed)
 
+    def at_least(self, other: "Spend") -> "Spend":
+        """Of two witnesses of one spend the larger, figure by figure: each can only have missed something."""
+        return Spend(max(self.cost_usd, other.cost_usd), max(self.tokens, other.tokens), self.costed or other.costed)
+
 
 @dataclass(frozen=True, slots=True)
 class Meter:

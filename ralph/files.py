@@ -40,9 +40,20 @@ def replace_file(path: Path, content: str, mode: int = 0o600, *, durable: bool =
                 if durable:
                     os.fsync(file.fileno())
             temporary.replace(path)
+            if durable:
+                _sync_directory(path.parent)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _sync_directory(path: Path) -> None:
+    """Make a new name in a directory last: a file that is on the disk may else be there without it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 _ROOM = 1 << 16

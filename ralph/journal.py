@@ -1,7 +1,7 @@
 """The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
 
 $RALPH_DIR/runs/<repo key>/.lock, .archive/
-$RALPH_DIR/runs/<repo key>/<goal>/{run.json, progress.jsonl, events.ndjson, result.json, snapshot/, logs/<agent>/}
+$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, progress.jsonl, events.ndjson, snapshot/, logs/}
 """
 
 import contextlib
@@ -275,11 +275,12 @@ class Journal:
         check: str,
         counted: str,
         exit_code: int | None = None,
+        durable: bool,
     ) -> None:
         """Write where the run stands; atomically, so that the file is the old one or the new one.
 
-        Not durably while the run goes on: what a power cut takes from here is told again by the commits, which are,
-        and by the raw logs.
+        Durably when a start begins and ends. In between a power cut can only make it old, and the commits, which are
+        durable, tell the iterations and the spend since.
         """
         document = {
             "version": VERSION,
@@ -298,8 +299,18 @@ class Journal:
             "counted": counted,
             "exit_code": exit_code,
         }
-        path = self.directory / "run.json"
-        replace_file(path, jsonline.encode(document) + "\n", durable=exit_code is not None)
+        text = jsonline.encode(document) + "\n"
+        replace_file(self.directory / "run.json", text, durable=durable)
+        if durable and exit_code is None:
+            replace_file(self.directory / "begun.json", text)  # for when a power cut empties the other
+
+    def check_at_start(self) -> str:
+        """The check that the last start began with, for when `run.json` cannot tell."""
+        try:
+            document = jsonline.mapping(_decoded((self.directory / "begun.json").read_bytes()))
+        except OSError:
+            return ""
+        return jsonline.text(document.get("judge"))
 
     def write_result(self, result: RunResult, head: str | None) -> None:
         run = result.run

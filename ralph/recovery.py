@@ -34,14 +34,17 @@ def rebuilt_run(goal: str, branch: str, commits: Sequence[Commit]) -> Run | None
     if not ours:
         return None
     newest = ours[-1][1].run
-    spends = [said.spend for _, said in ours if said.run == newest]
-    # Each is cumulative, so the largest is the truth: a commit that claims less was not made by ralph.
-    spend = Spend(
-        max(spend.cost_usd for spend in spends),
-        max(spend.tokens for spend in spends),
-        any(spend.costed for spend in spends),
-    )
+    spend = spend_in_commits(newest, commits)
     return Run(id=newest, goal=goal, branch=branch, base=None, history=_history(newest, ours), spend=spend)
+
+
+def spend_in_commits(run: str, commits: Sequence[Commit]) -> Spend:
+    """What the run's commits say was spent. Each figure is cumulative: one that is smaller was not written by ralph."""
+    spend = Spend()
+    for _, said in _read(commits):
+        if said.run == run:
+            spend = spend.at_least(said.spend)
+    return spend
 
 
 def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:

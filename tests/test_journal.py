@@ -45,7 +45,13 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
         for item in run.history.iterations:
             journal.record(item)
         journal.save(
-            run, goal_path=Path("/goals/speed.md"), goal_digest="d1", check="c", counted="l", exit_code=exit_code
+            run,
+            goal_path=Path("/goals/speed.md"),
+            goal_digest="d1",
+            check="c",
+            counted="l",
+            exit_code=exit_code,
+            durable=True,
         )
     saved = Journal(directory).load()
     assert isinstance(saved, Saved)

@@ -8,7 +8,7 @@ from ralph.cli.prepare import Prepared
 from ralph.errors import UsageError
 from ralph.journal import Journal, Saved
 from ralph.quantities import format_money
-from ralph.recovery import rebuilt_run, reconciled, spend_in_log
+from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
 
 
@@ -49,9 +49,8 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
         run = Run(new_run_id(), goal.name, repo.branch(), repo.head())
     else:
         run = replace(run, base=repo.parent(run.history.iterations[0].commit))
-    return Saved(
-        run, str(goal.path), goal.digest, prepared.check_label, exit_code=None, counted="", rebuilt_because=why
-    )
+    check = journal.check_at_start() or prepared.check_label
+    return Saved(run, str(goal.path), goal.digest, check, exit_code=None, counted="", rebuilt_because=why)
 
 
 def refuse_mismatch(saved: Saved, prepared: Prepared) -> None:
@@ -77,14 +76,17 @@ def refuse_mismatch(saved: Saved, prepared: Prepared) -> None:
 
 def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
-    run, said = reconciled(saved.run, prepared.repo.iteration_commits(saved.run.base))
+    commits = prepared.repo.iteration_commits(saved.run.base)
+    run, said = reconciled(saved.run, commits)
     logs = journal.session_logs(prepared.settings.agent, after=saved.counted)
     uncounted = [spend_in_log(log, prepared.runner.transcript) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
+    # After a power cut run.json may be old and the logs short; the commits are neither.
+    spent = spent.at_least(spend_in_commits(run.id, commits))
     if spent.cost_usd > run.spend.cost_usd or spent.tokens > run.spend.tokens:
         if not saved.rebuilt_because:
             more = format_money(spent.cost_usd - run.spend.cost_usd)
-            said.append(f"counted what a session that was cut off had spent: {more}")
+            said.append(f"counted what had been spent but not recorded: {more}")
         run = run.spent(spent)
     opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
     if saved.rebuilt_because:

@@ -130,7 +130,7 @@ class Pursuit:
                 said.append("an interrupted session left changes in the tree; they stay, and the agent is told")
                 run = run.noted("An earlier session was cut off; what it left in the tree is still there, uncommitted.")
         self.windows.link_run(self.goal.name, self.journal.directory)
-        self._save(run)
+        self._save(run, durable=True)
         return run, said
 
     def _protect(self, saved: Saved | None) -> list[str]:
@@ -169,7 +169,7 @@ class Pursuit:
             if isinstance(error, RalphError) and error.exit_code == UsageError.exit_code:  # too late for bad usage
                 raise RalphError(error.message, error.hint) from error
             raise
-        self._save(result.run, result.exit_code)
+        self._save(result.run, result.exit_code, durable=True)
         self.journal.write_result(result, self.repo.head())
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
         self._say(farewell(result, self.prepared, time.monotonic() - self.started))
@@ -304,7 +304,7 @@ class Pursuit:
         self._undo()  # what the check itself did is not the next session's fault
         return report
 
-    def _save(self, run: Run, exit_code: int | None = None) -> None:
+    def _save(self, run: Run, exit_code: int | None = None, *, durable: bool = False) -> None:
         self._last_saved = run
         self.journal.save(
             run,
@@ -313,6 +313,7 @@ class Pursuit:
             check=self.prepared.check_label,
             counted=self._counted,
             exit_code=exit_code,
+            durable=durable,
         )
         limits = self.settings.limits
         self.windows.show_budget(

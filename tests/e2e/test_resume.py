@@ -180,6 +180,35 @@ def test_a_rebuilt_run_is_within_its_limits(repo: Path, ralph: Ralph, unfinished
     assert result(repo)["cost_usd"] == pytest.approx(0.02)
 
 
+def test_what_a_power_cut_makes_old_is_told_by_the_commits(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, unfinished: Path
+) -> None:
+    """run.json is the one of the start, the logs have lost their last pages; what was spent is on the branch."""
+    document = json.loads((unfinished / "run.json").read_text())
+    old = {**document, "spend": {"cost_usd": 0.0, "tokens": 0, "costed": False}, "counted": "", "exit_code": None}
+    (unfinished / "run.json").write_text(json.dumps(old))
+    for lost in (unfinished / "progress.jsonl", *(unfinished / "logs").rglob("*.ndjson")):
+        lost.write_bytes(b"")
+    claude_script([summary("a third step")])
+
+    done = ralph("run", "goal.md", "--max-iterations", "3")
+
+    assert (done.exit_code, len(iterations(repo))) == (4, 3), done.stdout
+    assert "spent but not recorded: $0.0200" in done.stdout
+    assert result(repo)["cost_usd"] == pytest.approx(0.03)
+
+
+def test_a_rebuilt_run_keeps_its_judge(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([summary("DONE")])
+    assert ralph("run", "goal.md", "--check", "test -f proof", "--max-iterations", "1").exit_code == 4
+    (run_directory(repo) / "run.json").write_bytes(b"")
+
+    refused = ralph("run", "goal.md")
+
+    assert refused.exit_code == 2
+    assert "the run began with the check 'test -f proof'; now it would be 'none'" in refused.stderr
+
+
 def test_continue_takes_a_run_whose_directory_is_lost(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     shutil.rmtree(unfinished)
 
