@@ -67,7 +67,7 @@ _EMPTY: Mapping[str, object] = {}
 
 def mapping(value: object) -> Mapping[str, object]:
     """Narrow to an object; anything else is an empty one."""
-    return value if isinstance(value, dict) else _EMPTY  # pyright: ignore[reportUnknownVariableType] - JSON's keys are
+    return value if isinstance(value, dict) else _EMPTY  # pyright: ignore[reportUnknownVariableType] - JSON
 
 
 def sequence(value: object) -> Sequence[object]:

@@ -19,7 +19,7 @@ Screen = Callable[[Sequence[Event], str, bytes], None]
 class Recorder:
     """Journals events (that must succeed), counts them, then shows them (that may fail).
 
-    What was read together is recorded together: one write for the hundreds of events that a busy agent's pipe can hold.
+    What was read together is recorded together: a busy agent's events would else cost a write each, and one to show.
     """
 
     def __init__(self, log: EventLog, *, now: Callable[[], float], spent: Spend, screens: Sequence[Screen]) -> None:

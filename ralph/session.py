@@ -52,6 +52,12 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
+class Observer(Protocol):
+    """Takes in events that were read together."""
+
+    def __call__(self, *events: Event) -> None: ...
+
+
 class Logs(Protocol):
     """Where the raw output goes."""
 
@@ -67,8 +73,7 @@ class SessionKit:
 
     runner: Runner
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
-    observe: Callable[..., None]
-    """Called with events that were read together."""
+    observe: Observer
     monotonic: Callable[[], float]
     stop_requests: Callable[[], int]
     """How often the user has asked ralph to end: once is softly, twice is now."""
@@ -144,7 +149,7 @@ class _Conversation:
     runner: Runner
     transcript: Transcript
     process: Process
-    observe: Callable[..., None]
+    observe: Observer
     session_id: str
     settled: bool = False
     corrections: int = 0

@@ -79,6 +79,8 @@ def _exit_code() -> int:
         return error.exit_code
     except Interrupted as stopped:
         return stopped.exit_code
+    except KeyboardInterrupt:  # before a run watches for signals, or when it no longer does
+        return 130
     except Exception as error:  # the boundary: anything that gets here is a bug
         from ralph.cli.faults import report_bug
 

@@ -25,6 +25,7 @@ from ralph.run import Run, RunResult
 from ralph.runners import Launch, Request
 from ralph.session import Logs, SessionKit
 from ralph.ui.console import Console, Detail, json_screen
+from ralph.ui.outlet import Outlet
 from ralph.windows import EXCLUDES, Windows
 
 
@@ -40,7 +41,8 @@ class Pursuit:
         self.windows = Windows(asked.place.root)
         self.guardian = Guardian()
         self.signals = Signals()
-        self.console = Console(sys.stdout, _detail(asked.flags), str(asked.place.root))
+        self.outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
+        self.console = Console(self.outlet, _detail(asked.flags), str(asked.place.root))
         self.started = time.monotonic()
         self._counted = ""
         self._told_left_out: set[str] = set()
@@ -145,7 +147,7 @@ class Pursuit:
         return [f"{names} changed since the last start; the new version rules from now on"]
 
     def _recorder(self, run: Run) -> Recorder:
-        screen = json_screen(sys.stdout) if self.asked.flags.json else self.console
+        screen = json_screen(self.outlet) if self.asked.flags.json else self.console
         return Recorder(self.journal, now=time.time, spent=run.spend, screens=[self._show_session, screen])
 
     def _open(self, run: Run, recorder: Recorder, said: list[str]) -> None:
@@ -164,10 +166,13 @@ class Pursuit:
             fault = DiskError(error.filename or self.journal.directory, error)
             self._end_in_fault(fault, recorder)
             raise fault from error
+        except RalphError as error:
+            late = error.exit_code == UsageError.exit_code  # too late for bad usage: this is a failure
+            fault = RalphError(error.message, error.hint) if late else error
+            self._end_in_fault(fault, recorder)
+            raise fault from error
         except Exception as error:
             self._end_in_fault(error, recorder)
-            if isinstance(error, RalphError) and error.exit_code == UsageError.exit_code:  # too late for bad usage
-                raise RalphError(error.message, error.hint) from error
             raise
         self._save(result.run, result.exit_code, durable=True)
         self.journal.write_result(result, self.repo.head())
@@ -182,7 +187,7 @@ class Pursuit:
 
     def _end_in_fault(self, error: Exception, recorder: Recorder) -> None:
         """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
-        code = 1 if isinstance(error, RalphError | OSError) else 3
+        code = error.exit_code if isinstance(error, RalphError) else 3
         result = RunResult(self._last_saved, code, str(error), proven=False)
         head = None
         with contextlib.suppress(RepoError):  # it may be the repository that is broken

@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import TextIO
 
 from ralph.events import (
     ApiRetry,
@@ -47,9 +46,9 @@ class Detail(IntEnum):
 class Console:
     """A screen of plain lines: `label  text`, the label saying who speaks."""
 
-    def __init__(self, stream: TextIO | None, detail: Detail = Detail.NORMAL, root: str = "") -> None:
-        """Write to `stream`; paths below `root` are shown relative to it."""
-        self._outlet = Outlet(stream)
+    def __init__(self, outlet: Outlet, detail: Detail = Detail.NORMAL, root: str = "") -> None:
+        """Write to `outlet`; paths below `root` are shown relative to it."""
+        self._outlet = outlet
         self._detail = detail
         self._root = root
         self._tools: dict[str, str] = {}
@@ -176,10 +175,8 @@ def _quota(event: RateLimited) -> str:
     return f"{one_line(event.status)} ({one_line(event.kind)}{when})"
 
 
-def json_screen(stream: TextIO | None) -> Callable[[Sequence[Event], str, bytes], None]:
+def json_screen(outlet: Outlet) -> Callable[[Sequence[Event], str, bytes], None]:
     """A screen for programs: every event as the line that was journaled."""
-
-    outlet = Outlet(stream)
 
     def show(_events: Sequence[Event], _at: str, lines: bytes) -> None:
         outlet.write_bytes(lines)

@@ -216,6 +216,22 @@ def test_a_reader_that_closes_the_pipe_does_not_end_the_run(
     assert "BrokenPipe" not in said
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["plain", "--json"])
+def test_a_reader_that_does_not_read_keeps_nobody_from_ending_the_run(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, flags: list[str]
+) -> None:
+    claude_script([say("a word too many\n" * 20_000), summary("one")], [hang()])
+    reader, writer = os.pipe()
+    with _ralph(ralph, *flags, stdout=writer) as process:
+        os.close(writer)
+        wait_until(lambda: b"a word too many" in os.read(reader, 65536), "it has begun to talk")
+        time.sleep(1)  # the pipe is full again
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+    os.close(reader)
+    assert result(repo)["exit_code"] == 143
+
+
 def test_a_full_device_as_stdout_does_not_end_the_run(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([summary("one")], [summary("DONE")])
     with Path("/dev/full").open("wb") as full, _ralph(ralph, stdout=full.fileno()) as process:

@@ -35,6 +35,7 @@ from ralph.events import (
     to_json,
 )
 from ralph.ui.console import Console, Detail, json_screen
+from ralph.ui.outlet import Outlet
 
 AT = "2026-11-16T00:48:20.123Z"
 HOSTILE = "\x1b]0;owned\x07\x9b2J\r\u202eevil\x08"
@@ -42,7 +43,7 @@ HOSTILE = "\x1b]0;owned\x07\x9b2J\r\u202eevil\x08"
 
 def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str:
     stream = io.StringIO()
-    console = Console(stream, detail, root)
+    console = Console(Outlet(stream), detail, root)
     for event in events:
         console([event], AT, b"")
     return stream.getvalue()
@@ -184,7 +185,7 @@ def test_any_instant_can_be_shown(when: float) -> None:
 
 def test_quiet_shows_no_event_but_says_what_it_is_told_to() -> None:
     stream = io.StringIO()
-    console = Console(stream, Detail.QUIET)
+    console = Console(Outlet(stream), Detail.QUIET)
     console([Text(Tag.AI, "words")], AT, b"")
     console.say("done", f"proven {HOSTILE}")
     assert stream.getvalue().startswith("done       proven \\x1b]0;")
@@ -192,7 +193,7 @@ def test_quiet_shows_no_event_but_says_what_it_is_told_to() -> None:
 
 def test_for_programs_every_event_is_its_journaled_line() -> None:
     stream = io.TextIOWrapper(io.BytesIO())
-    screen = json_screen(stream)
+    screen = json_screen(Outlet(stream))
     for event in every_event(HOSTILE):
         screen([event], AT, jsonline.encode_line(to_json(event)))
     stream.seek(0)
