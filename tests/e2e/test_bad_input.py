@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git_repos import git
-from tests.support.goals import GOAL, write_check, write_goal
+from tests.support.goals import GOAL, result, write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.scripted_agent import ClaudeScript, ScriptedAgent, summary
 
@@ -208,6 +208,15 @@ def test_a_missing_agent_is_blocked_with_the_ways_on(repo: Path, world: Path, ra
     assert "ralph config set agents.claude.path" in done.stderr
     assert tree(repo) == before
     assert not (world / "ralph").exists()
+
+
+def test_an_agent_that_cannot_start_is_blocked_in_every_place(repo: Path, bin_dir: Path, ralph: Ralph) -> None:
+    write_goal(repo)
+    (bin_dir / "claude").write_text("#!/no/such/interpreter\n")
+    (bin_dir / "claude").chmod(0o755)
+    done = ralph("run", "goal.md")
+    assert (done.exit_code, result(repo)["exit_code"]) == (6, 6)
+    assert f"cannot start {bin_dir / 'claude'}" in done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
