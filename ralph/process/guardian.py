@@ -31,6 +31,9 @@ _SWEEP_LIMIT = 10.0
 _PATIENCE = _SWEEP_LIMIT + 2.0
 """Seconds that ralph waits for its guardian's answer."""
 
+_MOMENT = 0.1
+"""Seconds after which it makes sure that the guardian is not stopped."""
+
 _LAST_SWEEPS = 6
 """When ralph is gone nobody waits, so the guardian goes on for a minute before it gives a tree up."""
 
@@ -135,10 +138,8 @@ class Guardian:
             paper.write(json.dumps([order.argv, order.cwd, order.environment]).encode())
             paper.seek(0)
             try:
-                self._rouse()
                 socket.send_fds(self._socket, [_START], [*streams, paper.fileno()])
-                ready = select.select([self._socket], [], [], _PATIENCE)[0]
-                return self._socket.recv(_MOST_BYTES) if ready else b""
+                return self._socket.recv(_MOST_BYTES) if self._answers(self._socket, _PATIENCE) else b""
             except OSError:
                 return b""
 
@@ -148,13 +149,22 @@ class Guardian:
             with contextlib.suppress(OSError):
                 self._socket.send(word)
 
+    def _answers(self, control: socket.socket, timeout: float) -> bool:
+        """Wait for a word; who waits longer than a moment sees to it that it can come."""
+        deadline = time.monotonic() + timeout
+        while not select.select([control], [], [], min(max(deadline - time.monotonic(), 0), _MOMENT))[0]:
+            if time.monotonic() >= deadline:
+                return False
+            self._rouse()
+        return True
+
     def _rouse(self) -> None:
         """Wake a guardian that was stopped: else no word, and so no time limit and no Ctrl-C, would reach the agent."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGCONT)
 
     def _hear(self, timeout: float) -> None:
-        if self._swept or self._socket is None or not select.select([self._socket], [], [], timeout)[0]:
+        if self._swept or self._socket is None or not self._answers(self._socket, timeout):
             return
         try:
             word = self._socket.recv(_MOST_BYTES)
