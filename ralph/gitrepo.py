@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import fnmatch
 import hashlib
 import os
 import re
@@ -18,6 +17,7 @@ from typing import cast
 from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory
 from ralph.process import running_in
+from ralph.sensitive import looks_secret
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
@@ -39,26 +39,6 @@ _FAR_ENOUGH = 20_000
 
 FALLBACK_IDENTITY = "ralph <ralph@localhost>"
 _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
-
-_SECRETS = (
-    ".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*",
-    "id_ecdsa*", "id_ed25519*", ".netrc", ".npmrc", ".pypirc", ".git-credentials", "credentials.json",
-    "service-account*.json",
-)  # fmt: skip
-_SECRET_FOLDERS = {".aws", ".ssh", ".gnupg"}
-_NOT_SECRET = (".env.example", ".env.sample", ".env.template", "*.pub")
-
-
-def looks_secret(path: str) -> bool:
-    """Tell by its name, or that of a directory above it, whether a file is likely to hold a secret."""
-    *folders, name = path.lower().rstrip("/").split("/")
-    if _matches(name, _NOT_SECRET):
-        return False
-    return _matches(name, _SECRETS) or not _SECRET_FOLDERS.isdisjoint(folders)
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
     "budget", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
-    "trailers", "transcripts", "verdict",
+    "sensitive", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON
@@ -34,13 +34,14 @@ LAYERS: dict[str, set[str]] = {
     "nearest": set(),
     "run": {"budget", "history", "verdict"},
     "runners": {"budget", "jsonline", "verdict"},
+    "sensitive": set(),
     "trailers": {"budget", "jsonline", "verdict"},
     "transcripts": {"budget", "jsonline"},
     "verdict": set(),
     # edges: one door per effect
     "check": {"excerpt", "lines", "process"},
     "files": set(),
-    "gitrepo": {"files", "process"},
+    "gitrepo": {"files", "process", "sensitive"},
     "journal": {"budget", "files", "history", "jsonline", "process", "run", "verdict"},
     "process": {"files", "lines"},
     "prompts": {"excerpt", "goal", "run"},

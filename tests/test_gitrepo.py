@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import RepoError, UsageError
-from ralph.gitrepo import clone, clone_path, looks_secret, open_repo, require_branch_name
+from ralph.gitrepo import clone, clone_path, open_repo, require_branch_name
 from tests.support.git_repos import EMAIL, commit_all, git, make_repo
 
 WEIRD = [
@@ -268,29 +268,6 @@ def test_what_git_refuses_is_said_with_its_words(repo: Path) -> None:
     (repo / ".git" / "index").write_bytes(b"no index")
     with pytest.raises(RepoError, match="index file"):
         open_repo(repo).commit_all("step", repo / "goal.md")
-
-
-@pytest.mark.parametrize(
-    ("path", "secret"),
-    [
-        (".env", True),
-        ("deep/.ENV", True),
-        (".env.local", True),
-        (".envrc", True),
-        ("server.pem", True),
-        ("id_ed25519", True),
-        (".netrc", True),
-        ("credentials.json", True),
-        (".env.example", False),
-        (".env.sample", False),
-        ("id_rsa.pub", False),
-        ("environment.py", False),
-        ("monkey.keys.md", False),
-        (".env/readme.md", False),
-    ],
-)
-def test_a_secret_is_known_by_its_name(path: str, secret: bool) -> None:
-    assert looks_secret(path) is secret
 
 
 # Branches

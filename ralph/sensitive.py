@@ -1,0 +1,24 @@
+"""Which files are likely to hold secrets, told by their names alone."""
+
+import fnmatch
+from collections.abc import Sequence
+
+_SECRETS = (
+    ".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*", "id_dsa*",
+    "id_ecdsa*", "id_ed25519*", ".netrc", ".npmrc", ".pypirc", ".git-credentials", "credentials.json",
+    "service-account*.json",
+)  # fmt: skip
+_SECRET_FOLDERS = {".aws", ".ssh", ".gnupg"}
+_NOT_SECRET = (".env.example", ".env.sample", ".env.template", "*.pub")
+
+
+def looks_secret(path: str) -> bool:
+    """Tell by its name, or that of a directory above it, whether a file is likely to hold a secret."""
+    *folders, name = path.lower().rstrip("/").split("/")
+    if _matches(name, _NOT_SECRET):
+        return False
+    return _matches(name, _SECRETS) or not _SECRET_FOLDERS.isdisjoint(folders)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
