@@ -151,8 +151,12 @@ class Repo:
         head = self.head()
         if head is None:
             raise RepoError(f"git committed in {self.root}, but HEAD names no commit")
-        ignored = [path for path in staged if looks_secret(path) and path not in secrets]
-        return Committed(head, (*secrets, *ignored), tuple(nested))
+        ignored = [
+            path for path in staged if {path, f"{path}/"}.isdisjoint(untracked) and not self._is_ours(path, goal)
+        ]
+        secrets += [path for path in ignored if looks_secret(path)]
+        nested += [path for path in ignored if (self.root / path / ".git").exists()]
+        return Committed(head, tuple(secrets), tuple(nested))
 
     def _add_all_but(self, left_out: Sequence[str]) -> None:
         wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
@@ -161,11 +165,25 @@ class Repo:
 
     def _unstage(self, status: Sequence[str], goal: Path) -> list[str]:
         """Take out of the index what the agent has put there and we would not; name it."""
-        added = [entry[3:] for entry in status if entry.startswith("A")]
-        unwanted = [path for path in added if looks_secret(path) or self._is_ours(path, goal)]
+        added = [entry[3:] for entry in status if "A" in entry[:2]]  # " A": announced with `git add --intent-to-add`
+        repositories = self._undeclared_repositories(added)
+        unwanted = [path for path in added if looks_secret(path) or self._is_ours(path, goal) or path in repositories]
         if unwanted:
-            self._git("rm", "--cached", "--quiet", "--force", "--", *unwanted)
+            paths = "\0".join(unwanted).encode("utf-8", "surrogateescape")
+            options = ("--cached", "--quiet", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")
+            self._git("--literal-pathspecs", "rm", *options, said=paths)
         return unwanted
+
+    def _undeclared_repositories(self, added: Sequence[str]) -> list[str]:
+        """Those that are in the index as a commit of another repository, and are no submodule: a clone lacks them."""
+        folders = [path for path in added if (self.root / path).is_dir() and not (self.root / path).is_symlink()]
+        if not folders:
+            return []
+        entries = self._git("ls-files", "--stage", "-z").split("\0")
+        links = {entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")}
+        known = ("config", "--file", str(self.root / ".gitmodules"), "-z", "--get-regexp", r"^submodule\..*\.path$")
+        declared = {entry.partition("\n")[2] for entry in self._run(*known)[1].split("\0")}
+        return [path for path in folders if path in links and path not in declared]
 
     def operation_in_progress(self) -> str:
         """Name the merge, rebase or the like that the user has not finished, if there is one."""

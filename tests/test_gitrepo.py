@@ -541,3 +541,75 @@ def test_deletions_and_new_modes_are_committed_without_anything_new(repo: Path) 
     assert committed.left_out == (".env",)
     assert names(repo).isdisjoint({"gone.txt", ".env"})
     assert git(repo, "ls-files", "--stage", "run.sh").startswith("100755")
+
+
+# What the agent staged
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [(".env", True), ("deep/server.key", True), ("goal.md", False), (".ralph/config.toml", False)]
+)
+def test_what_was_only_announced_to_the_index_is_left_out_too(repo: Path, path: str, told: bool) -> None:
+    write(repo, path, "ok.txt")
+    git(repo, "add", "--intent-to-add", "--force", path)
+    assert git(repo, "status", "--porcelain", "--", path) == f"A {path}", "stripped: the first column is empty"
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert names(repo) == {"README.md", "ok.txt"}
+    assert done.left_out == ((path,) if told else ())
+    assert (repo / path).exists()
+
+
+def test_a_secret_that_is_named_like_a_pattern_takes_no_tracked_file_with_it(repo: Path) -> None:
+    write(repo, "known.pem")
+    commit_all(repo, "tracked")
+    write(repo, "*.pem", ":(top)x.pem")
+    git(repo, "--literal-pathspecs", "add", "*.pem", ":(top)x.pem")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert names(repo) == {"README.md", "known.pem"}
+    assert set(done.left_out) == {"*.pem", ":(top)x.pem"}
+
+
+@pytest.mark.parametrize("how", [["add"], ["add", "--intent-to-add"]], ids=["staged", "announced"])
+def test_a_repository_inside_that_the_agent_staged_is_left_out_and_said(repo: Path, how: list[str]) -> None:
+    make_repo(repo / "inner", {"x": "y"})
+    write(repo, "code.py")
+    git(repo, *how, "inner", "code.py")
+    assert "160000" in git(repo, "ls-files", "--stage", "inner")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert names(repo) == {"README.md", "code.py"}
+    assert [name.rstrip("/") for name in done.nested] == ["inner"]
+    assert (repo / "inner" / ".git").exists()
+
+
+def test_an_ignored_repository_inside_that_was_staged_is_left_out_and_said(repo: Path) -> None:
+    (repo / ".gitignore").write_text("inner\n")
+    make_repo(repo / "inner", {"x": "y"})
+    git(repo, "add", "--force", "inner", ".gitignore")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert names(repo) == {"README.md", ".gitignore"}
+    assert done.nested == ("inner",)
+
+
+def test_a_staged_repository_inside_that_is_none_any_more_is_committed_as_files(repo: Path) -> None:
+    make_repo(repo / "inner", {"x": "y"})
+    git(repo, "add", "inner")
+    shutil.rmtree(repo / "inner" / ".git")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert (names(repo), done.nested) == ({"README.md", "inner/x"}, ())
+
+
+def test_a_staged_file_that_became_a_directory_is_no_repository(repo: Path) -> None:
+    write(repo, "thing")
+    git(repo, "add", "thing")
+    (repo / "thing").unlink()
+    write(repo, "thing/inside")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert (names(repo), done.nested) == ({"README.md", "thing/inside"}, ())
+
+
+def test_a_submodule_is_committed_as_one(repo: Path, tmp_path: Path) -> None:
+    library = make_repo(tmp_path / "library", {"x": "y"})
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "with space/lib")
+    done = open_repo(repo).commit_all("step", repo / "goal.md")
+    assert names(repo) == {"README.md", ".gitmodules", "with space/lib"}
+    assert done.nested == ()
