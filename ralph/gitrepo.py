@@ -51,6 +51,13 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a session had done to the branch and was undone."""
+
+    undone: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IterationCommit:
     """A commit of ralph's: when it was made and what it says."""
 
@@ -89,12 +96,12 @@ class Repo:
             raise RepoError(f"{self.root} is no git repository any more: {error.strerror}") from error
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
-    def hold(self, branch: str, tip: str | None) -> list[str]:
+    def hold(self, branch: str, tip: str | None) -> Held:
         """Put HEAD back on `branch`, and `branch` on top of `tip`, if either was moved; say what had been done.
 
         Index and files stay as they are: what is in the tree is committed by the next iteration.
         """
-        undone: list[str] = []
+        undone = self._end_operations()
         if branch and self.branch() != branch:
             undone.append("switched branches")
             if tip is not None and not self._exists(f"refs/heads/{branch}"):
@@ -106,7 +113,18 @@ class Repo:
         if tip is not None and self.head() != tip and self._run("merge-base", "--is-ancestor", tip, "HEAD")[0] != 0:
             undone.append("moved the branch off its last commit")
             self._git("update-ref", "HEAD", tip)
-        return undone
+        return Held(tuple(undone))
+
+    def _end_operations(self) -> list[str]:
+        """Forget a merge, rebase or the like that is in progress; its --abort would take iterations off the branch.
+
+        A merge becomes an ordinary commit so: the first parent of an iteration is the one before it.
+        """
+        ended: list[str] = []
+        while (operation := self.operation_in_progress()) and operation not in ended:
+            self._git(operation, "--quit")
+            ended.append(operation)
+        return [f"left `git {operation}` unfinished" for operation in ended[:1]]  # what follows was a part of it
 
     def switch(self, branch: str) -> None:
         """Check `branch` out, creating it at HEAD (or from its remote namesake) if it does not exist."""
@@ -186,12 +204,20 @@ class Repo:
         return [path for path in folders if path in links and path not in declared]
 
     def operation_in_progress(self) -> str:
-        """Name the merge, rebase or the like that the user has not finished, if there is one."""
+        """Name the merge, rebase or the like that is not finished, if there is one: the one around others first."""
         marks = {
-            "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase",
-            "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert",
+            "rebase-merge": "rebase", "rebase-apply/applying": "am", "rebase-apply": "rebase", "MERGE_HEAD": "merge",
+            "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert", "sequencer": "cherry-pick",
         }  # fmt: skip
         return next((name for mark, name in marks.items() if (self.git_dir / mark).exists()), "")
+
+    def operation_branch(self) -> str:
+        """The branch that the operation in progress is about: a rebase works beside it, on a detached HEAD."""
+        for state in ("rebase-merge", "rebase-apply"):
+            with contextlib.suppress(OSError):
+                name = (self.git_dir / state / "head-name").read_text("utf-8", "replace").strip()
+                return name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else ""
+        return self.branch()
 
     def iteration_commits(self, since: str | None) -> list[IterationCommit]:
         """The commits that may be iterations, oldest first: those after `since`, or the latest on the branch."""

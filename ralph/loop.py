@@ -26,6 +26,11 @@ class Committed(Protocol):
     def nested(self) -> tuple[str, ...]: ...
 
 
+class Held(Protocol):
+    @property
+    def undone(self) -> tuple[str, ...]: ...
+
+
 class Proof(Protocol):
     @property
     def exit_code(self) -> int | None: ...
@@ -46,7 +51,7 @@ class Kit:
     request: Callable[[Run, str, bool], Request]
     """The request for the run's next session, with this id; True: shrunk."""
     open_logs: Callable[[Run], Logs]
-    undo: Callable[[], list[str]]
+    undo: Callable[[], Held]
     """Undo what a session must not do to `.ralph/` and the branch; say what it had done."""
     commit: Callable[[str], Committed]
     record: Callable[[Iteration], None]
@@ -118,7 +123,7 @@ def _hold(run: Run, kit: Kit, *, shrunk: bool) -> SessionReport:
 def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list[str]]:
     """Count what the session cost, undo what it must not touch, and leave if the user wants to; say what was undone."""
     notes: list[str] = []
-    for deed in kit.undo():
+    for deed in kit.undo().undone:
         notes.append(f"The session {deed}; that was undone. `.ralph/` and version control are not yours to touch.")
     if report.denials and kit.on_denial == "continue":
         notes.append(f"{describe_denials(report.denials)}. You are not allowed to: find another way.")

@@ -41,6 +41,11 @@ class Run:
         return self.history.next_number
 
     @property
+    def tip(self) -> str | None:
+        """The commit that its branch is at: the last iteration's, or the one it began on."""
+        return self.history.last.commit if self.history.last else self.base
+
+    @property
     def used_iterations(self) -> int:
         """What counts against the limit: a failure counts, too."""
         return len(self.history.iterations) + self.failed

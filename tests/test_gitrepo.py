@@ -277,9 +277,9 @@ def test_head_is_put_back_and_the_files_stay(repo: Path) -> None:
     write(repo, "work")
     git(repo, "checkout", "--quiet", "-b", "elsewhere")
     found = open_repo(repo)
-    assert found.hold("main", None) == ["switched branches"]
+    assert found.hold("main", None).undone == ("switched branches",)
     assert (found.branch(), (repo / "work").exists()) == ("main", True)
-    assert found.hold("main", None) == []
+    assert found.hold("main", None).undone == ()
 
 
 def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
@@ -293,12 +293,12 @@ def test_what_was_committed_elsewhere_joins_the_branch(repo: Path) -> None:
 
 
 def test_a_run_on_no_branch_holds_none(repo: Path) -> None:
-    assert open_repo(repo).hold("", None) == []
+    assert open_repo(repo).hold("", None).undone == ()
 
 
 def test_a_head_that_was_detached_is_put_back(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "--detach")
-    assert open_repo(repo).hold("main", None) == ["switched branches"]
+    assert open_repo(repo).hold("main", None).undone == ("switched branches",)
 
 
 @pytest.mark.parametrize("branch", ["side", "ralph/speed"])
@@ -459,7 +459,7 @@ def test_a_branch_that_was_deleted_is_made_again_where_it_was(repo: Path) -> Non
     git(repo, "switch", "--quiet", "-c", "elsewhere")
     git(repo, "branch", "--quiet", "-D", "main")
     found = open_repo(repo)
-    assert found.hold("main", tip) == ["switched branches"]
+    assert found.hold("main", tip).undone == ("switched branches",)
     found.commit_all("step", repo / "goal.md")
     assert git(repo, "rev-parse", "main~1") == tip
 
@@ -486,14 +486,14 @@ def test_a_branch_that_was_reset_is_put_back_on_its_last_commit(repo: Path) -> N
     tip = commit_all(repo, "an iteration")
     git(repo, "reset", "--quiet", "--hard", "HEAD~1")
     found = open_repo(repo)
-    assert found.hold("main", tip) == ["moved the branch off its last commit"]
+    assert found.hold("main", tip).undone == ("moved the branch off its last commit",)
     assert git(repo, "rev-parse", "main") == tip
 
 
 def test_commits_of_the_agent_on_top_are_no_harm(repo: Path) -> None:
     tip = git(repo, "rev-parse", "main")
     commit_all(repo, "theirs")
-    assert open_repo(repo).hold("main", tip) == []
+    assert open_repo(repo).hold("main", tip).undone == ()
 
 
 def test_a_broken_git_directory_does_not_lead_to_the_repository_around_it(repo: Path) -> None:
@@ -506,15 +506,16 @@ def test_a_broken_git_directory_does_not_lead_to_the_repository_around_it(repo: 
     assert git(repo, "rev-parse", "HEAD") == before
 
 
-@pytest.mark.parametrize("mark", ["MERGE_HEAD", "rebase-merge", "CHERRY_PICK_HEAD"])
+@pytest.mark.parametrize("mark", ["MERGE_HEAD", "rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "sequencer"])
 def test_an_unfinished_operation_of_the_user_is_seen(repo: Path, mark: str) -> None:
     assert open_repo(repo).operation_in_progress() == ""
     (repo / ".git" / mark).mkdir()
     assert open_repo(repo).operation_in_progress()
 
 
-def test_what_a_merge_left_in_conflict_is_committed_as_it_stands(repo: Path) -> None:
-    opened = open_repo(repo)
+@pytest.fixture
+def forked(repo: Path) -> Path:
+    """A repository on `main`, with a branch `other` that changed the same file in another way."""
     write(repo, "shared.txt")
     commit_all(repo, "shared")
     git(repo, "switch", "--quiet", "--create", "other")
@@ -523,11 +524,76 @@ def test_what_a_merge_left_in_conflict_is_committed_as_it_stands(repo: Path) -> 
     git(repo, "switch", "--quiet", "main")
     (repo / "shared.txt").write_text("ours\n")
     commit_all(repo, "ours")
-    subprocess.run(["git", "merge", "other"], cwd=repo, capture_output=True)  # as an agent would leave it
-    assert "UU shared.txt" in git(repo, "status", "--porcelain")
-    opened.commit_all("ralph: iteration 1", repo / "goal.md")
-    assert "<<<<<<<" in git(repo, "show", "HEAD:shared.txt")
-    assert git(repo, "status", "--porcelain") == ""
+    (repo.parent / "theirs.mbox").write_text(git(repo, "format-patch", "-1", "--stdout", "other") + "\n")
+    return repo
+
+
+OPERATIONS = [
+    ("merge", "merge other"),
+    ("rebase", "rebase other"),
+    ("rebase", "rebase --apply other"),
+    ("rebase", "rebase --interactive --exec false HEAD~1"),
+    ("cherry-pick", "cherry-pick other"),
+    ("cherry-pick", "cherry-pick other other~1"),
+    ("revert", "revert HEAD~1"),
+    ("am", "am --3way ../theirs.mbox"),
+]
+
+
+def begin(repo: Path, command: str) -> None:
+    """Begin what stops in the middle, as an agent would leave it."""
+    env = {**os.environ, "GIT_EDITOR": "true"}
+    assert subprocess.run(["git", *command.split()], cwd=repo, env=env, capture_output=True).returncode != 0
+
+
+@pytest.mark.parametrize(("operation", "command"), OPERATIONS)
+def test_what_the_agent_left_in_progress_is_ended_and_the_work_stays(
+    forked: Path, operation: str, command: str
+) -> None:
+    found, tip = open_repo(forked), git(forked, "rev-parse", "main")
+    begin(forked, command)
+    assert found.operation_in_progress() == operation
+    left = git(forked, "status", "--porcelain"), (forked / "shared.txt").read_text()
+
+    undone = found.hold("main", tip).undone
+
+    assert undone[0] == f"left `git {operation}` unfinished"
+    assert (found.operation_in_progress(), found.branch(), found.head()) == ("", "main", tip)
+    if operation != "rebase":  # that one had moved HEAD, with which the status compares
+        assert git(forked, "status", "--porcelain") == left[0]
+    assert (forked / "shared.txt").read_text() == left[1]
+    done = found.commit_all("ralph: iteration 1", forked / "goal.md")
+    assert git(forked, "log", "-1", "--format=%P %an %s", done.sha) == f"{tip} Tess Tester ralph: iteration 1"
+    assert git(forked, "show", f"{done.sha}:shared.txt") == left[1].strip()
+    assert git(forked, "status", "--porcelain") == ""
+    assert found.hold("main", done.sha).undone == ()
+
+
+def test_what_a_rebase_had_put_aside_is_kept_in_the_stash(forked: Path) -> None:
+    tip = git(forked, "rev-parse", "main")
+    (forked / "README.md").write_text("put aside\n")
+    begin(forked, "rebase --autostash other")
+    open_repo(forked).hold("main", tip)
+    assert git(forked, "show", "stash@{0}:README.md") == "put aside"
+
+
+def test_a_rebase_that_is_broken_is_ended_too(repo: Path) -> None:
+    (repo / ".git" / "rebase-merge").mkdir()
+    found = open_repo(repo)
+    assert found.hold("main", found.head()).undone == ("left `git rebase` unfinished",)
+    assert found.operation_in_progress() == ""
+
+
+def test_the_branch_of_an_operation_is_the_one_it_will_return_to(forked: Path) -> None:
+    found = open_repo(forked)
+    assert found.operation_branch() == "main"
+    for command in ("rebase other", "rebase --apply other", "merge other"):
+        begin(forked, command)
+        assert found.operation_branch() == "main"
+        git(forked, command.split()[0], "--abort")
+    git(forked, "checkout", "--quiet", "--detach")
+    begin(forked, "rebase other")
+    assert found.operation_branch() == ""
 
 
 def test_deletions_and_new_modes_are_committed_without_anything_new(repo: Path) -> None:

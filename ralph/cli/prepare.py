@@ -137,7 +137,7 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     runner = find_claude(chosen, asked.env)
     _refuse_bypass(chosen, asked.env)
     if operation := repo.operation_in_progress():
-        raise UsageError(f"a {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
+        raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
     check = _find_check(asked, repo.root, chosen)
     _first_prompt(asked.goal, repo.root, check, chosen)  # a template that cannot be rendered is refused now
     return Prepared(asked, repo, chosen, runner, check)

@@ -54,13 +54,14 @@ class Pursuit:
                 held.enter_context(self.lock)
                 held.enter_context(self.guardian)
                 held.enter_context(self.signals.watched())
+                ended = self._end_operation_after_a_cut()
                 self.repo = self.asked.place.open(self.goal.path)
                 restored = self._restore_after_a_cut()
                 self._settle()
                 run, said = self._begin(self._look())
                 held.callback(self.journal.close)
                 recorder = self._recorder(run)
-                self._open(run, recorder, [*restored, *said])
+                self._open(run, recorder, [*ended, *restored, *said])
             return self._pursue(run, recorder)
 
     def _refuse_early(self) -> None:
@@ -83,6 +84,17 @@ class Pursuit:
         """Tell whether the run to be continued never said how its last start ended."""
         saved = None if self.asked.flags.fresh else self.journal.load()
         return isinstance(saved, Damaged) or (isinstance(saved, Saved) and saved.exit_code is None)
+
+    def _end_operation_after_a_cut(self) -> list[str]:
+        """End the rebase or the like that a session was at when ralph was killed, if it is about the run's branch."""
+        saved = self.journal.load() if self._was_cut() else None
+        if not isinstance(saved, Saved) or not self.asked.place.root.is_dir():
+            return []
+        repo = gitrepo.open_repo(self.asked.place.root)
+        if not (operation := repo.operation_in_progress()) or repo.operation_branch() != saved.run.branch:
+            return []
+        repo.hold(saved.run.branch, saved.run.tip)
+        return [f"ended `git {operation}`, which the session that was cut off had left unfinished; the files stay"]
 
     def _restore_after_a_cut(self) -> list[str]:
         """Undo what a session did to the user's files when ralph was killed under it: before they are read."""
@@ -258,14 +270,12 @@ class Pursuit:
         self._counted = logs.stdout.name  # what is saved after the session includes its cost
         return logs
 
-    def _undo(self) -> list[str]:
+    def _undo(self) -> gitrepo.Held:
         """Undo what a session or a check must not do; name what it was."""
-        undone: list[str] = []
-        if changed := self.snapshot.restore(self.repo.root, self.journal.undone):
-            undone.append(f"changed {_listed(changed)}")
+        changed = self.snapshot.restore(self.repo.root, self.journal.undone)
         run = self._last_saved
-        tip = run.history.last.commit if run.history.last else run.base
-        return [*undone, *self.repo.hold(run.branch, tip)]
+        held = self.repo.hold(run.branch, run.tip)
+        return replace(held, undone=(f"changed {_listed(changed)}", *held.undone)) if changed else held
 
     def _commit(self, message: str) -> gitrepo.Committed:
         """Commit; what is left out is told once, not again with every iteration."""

@@ -12,8 +12,9 @@ import pytest
 
 from tests.support.git_repos import commit_all, commits, git, make_repo
 from tests.support.goals import GOAL, result, run_directory, write_check, write_goal
-from tests.support.ralph_process import Ralph
+from tests.support.ralph_process import Finished, Ralph
 from tests.support.scripted_agent import ClaudeScript, hang, run, summary, write
+from tests.support.waiting import comes_true
 
 PASS = "#!/bin/sh\nexit 0\n"
 
@@ -241,7 +242,7 @@ def test_a_merge_in_progress_is_not_concluded_by_us(repo: Path, ralph: Ralph, ag
 
     done = ralph("run", "goal.md")
 
-    assert (done.exit_code, "a merge is in progress" in done.stderr) == (2, True)
+    assert (done.exit_code, "a git merge is in progress" in done.stderr) == (2, True)
 
 
 def test_failures_are_forgiven_by_a_new_start(ralph: Ralph, claude_script: ClaudeScript) -> None:
@@ -308,3 +309,90 @@ def test_a_bad_flag_is_refused_before_the_branch_is_switched(repo: Path, ralph: 
     git(repo, "branch", "feature")
     done = ralph("run", "goal.md", "--branch", "feature", "--max-cost", "free")
     assert (done.exit_code, git(repo, "branch", "--show-current")) == (2, "main")
+
+
+FORK = (
+    "git switch -q -c other; echo theirs > shared.txt; git add shared.txt; git commit -qm theirs;"
+    " git switch -q main; echo ours > shared.txt; git add shared.txt; git commit -qm ours"
+)
+
+
+@pytest.mark.parametrize("operation", ["rebase", "merge", "cherry-pick"])
+def test_what_the_agent_left_in_progress_does_not_bar_or_endanger_the_run(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, operation: str
+) -> None:
+    agent = claude_script(
+        [write("one.txt", "1"), summary("one")],
+        [run(f"{FORK}; git {operation} other"), write("two.txt", "2"), summary("two")],
+        [write("three.txt", "3"), summary("three")],
+        [summary("DONE")],
+    )
+
+    assert ralph("run", "goal.md", "--max-iterations", "3").exit_code == 4
+    assert f"The session left `git {operation}` unfinished; that was undone" in agent.heard[2]
+    abort = subprocess.run(["git", operation, "--abort"], cwd=repo, capture_output=True)
+    assert abort.returncode != 0, "there is nothing left that could be aborted"
+    assert ralph("run", "goal.md").exit_code == 0
+    made = git(repo, "log", "--first-parent", "--reverse", "--format=%(trailers:key=Ralph-Iteration,valueonly)")
+    assert made.split() == ["1", "2", "3", "4"]
+    assert {"one.txt", "two.txt", "three.txt"} < set(git(repo, "ls-files").split("\n"))
+    assert git(repo, "rev-list", "--merges", "--count", "main") == "0"
+
+
+@pytest.mark.parametrize("operation", ["rebase", "merge"])
+@pytest.mark.parametrize("flags", [[], ["--branch", "main"]], ids=["here", "--branch"])
+def test_what_the_agent_had_in_progress_when_ralph_was_killed_is_ended_at_the_next_start(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, operation: str, flags: list[str]
+) -> None:
+    agent = claude_script(
+        [write("one.txt", "1"), summary("one")], [run(f"{FORK}; git {operation} other"), hang()], [summary("DONE")]
+    )
+    with ralph.start("run", "goal.md", *flags, "--json") as running:
+        running.wait_for("tool_end", 3)
+        running.send(signal.SIGKILL)
+        running.wait()
+
+    done = when_free(ralph, *flags)
+
+    assert done.exit_code == 0, done
+    assert f"ended `git {operation}`, which the session that was cut off had left unfinished" in flattened(done.stdout)
+    assert "An earlier session was cut off" in agent.heard[2]
+    assert git(repo, "branch", "--show-current") == "main"
+    made = git(repo, "log", "--first-parent", "--reverse", "--format=%(trailers:key=Ralph-Iteration,valueonly)")
+    assert made.split() == ["1", "2"]
+    assert "<<<<<<<" in git(repo, "show", "main:shared.txt"), "the work stays as it was"
+
+
+def test_a_rebase_of_another_branch_is_the_users_own_also_after_a_kill(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([write("one.txt", "1"), summary("one")], [run(FORK), hang()], [summary("DONE")])
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("tool_end", 3)
+        running.send(signal.SIGKILL)
+        running.wait()
+    git(repo, "switch", "--quiet", "other")
+    subprocess.run(["git", "rebase", "main"], cwd=repo, capture_output=True)
+
+    done = when_free(ralph)
+
+    assert (done.exit_code, "a git rebase is in progress" in done.stderr) == (2, True)
+    git(repo, "rebase", "--abort")
+    assert git(repo, "branch", "--show-current") == "other"
+
+
+def flattened(text: str) -> str:
+    """Text without the line breaks that a narrow terminal makes."""
+    return " ".join(text.split())
+
+
+def when_free(ralph: Ralph, *flags: str) -> Finished:
+    """Start ralph once the tree of the last one is gone."""
+    ended: list[Finished] = []
+
+    def starts() -> bool:
+        ended.append(ralph("run", "goal.md", *flags))
+        return "another run" not in ended[-1].stderr
+
+    assert comes_true(starts, 12), "the lock is never given up"
+    return ended[-1]
