@@ -52,9 +52,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a session had done to the branch and was undone."""
+    """What a session had done to the branch and was undone; and the secrets, by their names, that it committed."""
 
     undone: tuple[str, ...]
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,25 @@ class Repo:
         elif not branch and tip is not None and self.branch():
             undone.append("left the detached HEAD")
             (self.git_dir / "HEAD").write_text(f"{tip}\n")
-        if tip is not None and self.head() != tip and self._run("merge-base", "--is-ancestor", tip, "HEAD")[0] != 0:
+        if self.head() == tip:
+            return Held(tuple(undone))
+        if tip is not None and not self._stands_on(tip):
             undone.append("moved the branch off its last commit")
             self._git("update-ref", "HEAD", tip)
-        return Held(tuple(undone))
+            return Held(tuple(undone))
+        return Held(tuple(undone), self.secrets_since(tip))
+
+    def _stands_on(self, tip: str) -> bool:
+        """Tell whether `tip` is before HEAD, and on the line of first parents, along which history is read."""
+        _, out, _ = self._run("rev-list", "--first-parent", "--parents", f"{tip}..HEAD", "--")
+        return out.rstrip("\n").rpartition("\n")[2].split()[1:2] == [tip]
+
+    def secrets_since(self, tip: str | None) -> tuple[str, ...]:
+        """Name what looks like a secret and was added by a commit after `tip`, whether it is still there or not."""
+        what = ("--first-parent", "--diff-merges=first-parent", "--no-renames", "--diff-filter=A", "--name-only")
+        # Where there is no commit yet, or `tip` is gone, git complains, and there is nothing to compare with.
+        _, out, _ = self._run("log", *what, "--format=", "-z", "HEAD" if tip is None else f"{tip}..HEAD", "--")
+        return tuple(dict.fromkeys(path for path in out.split("\0") if looks_secret(path)))
 
     def _end_operations(self) -> list[str]:
         """Forget a merge, rebase or the like that is in progress; its --abort would take iterations off the branch.

@@ -29,6 +29,8 @@ class Committed(Protocol):
 class Held(Protocol):
     @property
     def undone(self) -> tuple[str, ...]: ...
+    @property
+    def secrets(self) -> tuple[str, ...]: ...
 
 
 class Proof(Protocol):
@@ -52,7 +54,7 @@ class Kit:
     """The request for the run's next session, with this id; True: shrunk."""
     open_logs: Callable[[Run], Logs]
     undo: Callable[[], Held]
-    """Undo what a session must not do to `.ralph/` and the branch; say what it had done."""
+    """Undo what a session must not do to `.ralph/` and the branch; say what it had done, and what secrets committed."""
     commit: Callable[[str], Committed]
     record: Callable[[Iteration], None]
     save: Callable[[Run], None]
@@ -123,8 +125,11 @@ def _hold(run: Run, kit: Kit, *, shrunk: bool) -> SessionReport:
 def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list[str]]:
     """Count what the session cost, undo what it must not touch, and leave if the user wants to; say what was undone."""
     notes: list[str] = []
-    for deed in kit.undo().undone:
+    held = kit.undo()
+    for deed in held.undone:
         notes.append(f"The session {deed}; that was undone. `.ralph/` and version control are not yours to touch.")
+    for path in held.secrets:
+        notes.append(f"the agent itself committed what looks like a secret: {path}")
     if report.denials and kit.on_denial == "continue":
         notes.append(f"{describe_denials(report.denials)}. You are not allowed to: find another way.")
     for note in notes:

@@ -679,3 +679,64 @@ def test_a_submodule_is_committed_as_one(repo: Path, tmp_path: Path) -> None:
     done = open_repo(repo).commit_all("step", repo / "goal.md")
     assert names(repo) == {"README.md", ".gitmodules", "with space/lib"}
     assert done.nested == ()
+
+
+# What the agent committed
+
+
+def test_secrets_that_the_agent_committed_are_named(repo: Path) -> None:
+    write(repo, "known.pem", "plain")
+    tip = commit_all(repo, "an iteration")
+    found = open_repo(repo)
+    assert found.hold("main", tip).secrets == ()
+    write(repo, ".env", "deep/new\nline.key", "code.py")
+    (repo / "known.pem").write_text("changed")
+    commit_all(repo, "theirs")
+    git(repo, "mv", "plain", "id_rsa")
+    commit_all(repo, "a file that was renamed")
+    git(repo, "rm", "--quiet", ".env")
+    commit_all(repo, "gone from the tree, not from the history")
+    held = found.hold("main", tip)
+    assert (held.undone, set(held.secrets)) == ((), {".env", "deep/new\nline.key", "id_rsa"})
+
+
+def test_a_secret_in_the_first_commit_of_all_is_named(tmp_path: Path) -> None:
+    found = open_repo(make_repo(tmp_path / "new", commit=False))
+    assert found.hold("main", None).secrets == found.secrets_since(None) == ()
+    write(found.root, ".env")
+    commit_all(found.root, "theirs")
+    assert found.hold("main", None).secrets == (".env",)
+
+
+def test_a_secret_that_a_merge_brought_is_named(repo: Path) -> None:
+    tip = git(repo, "rev-parse", "main")
+    git(repo, "switch", "--quiet", "--create", "other")
+    write(repo, ".env")
+    commit_all(repo, "theirs")
+    git(repo, "switch", "--quiet", "main")
+    git(repo, "merge", "--quiet", "--no-ff", "--no-edit", "other")
+    assert open_repo(repo).hold("main", tip).secrets == (".env",)
+
+
+def test_a_secret_that_was_committed_and_taken_back_is_not_named(repo: Path) -> None:
+    write(repo, "work")
+    tip = commit_all(repo, "an iteration")
+    git(repo, "reset", "--quiet", "--soft", "HEAD~1")
+    write(repo, ".env")
+    commit_all(repo, "theirs")
+    held = open_repo(repo).hold("main", tip)
+    assert (held.undone, held.secrets) == (("moved the branch off its last commit",), ())
+
+
+def test_the_last_iteration_stays_on_the_line_of_first_parents(repo: Path) -> None:
+    git(repo, "switch", "--quiet", "--create", "other")
+    commit_all(repo, "theirs")
+    git(repo, "switch", "--quiet", "main")
+    write(repo, "work")
+    tip = commit_all(repo, "an iteration")
+    git(repo, "switch", "--quiet", "other")
+    git(repo, "merge", "--quiet", "--no-edit", "main")
+    git(repo, "switch", "--quiet", "main")
+    git(repo, "merge", "--quiet", "--ff-only", "other")
+    assert open_repo(repo).hold("main", tip).undone == ("moved the branch off its last commit",)
+    assert git(repo, "rev-parse", "main") == tip

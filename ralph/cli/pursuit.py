@@ -135,6 +135,11 @@ class Pursuit:
             taken_up = take_up(saved, self.prepared, self.journal)
             run, self._counted = taken_up.run, taken_up.counted
             said += taken_up.said
+            if saved.exit_code is None:  # whoever committed meanwhile: the session that was cut off, or the user
+                for path in self.repo.secrets_since(run.tip):
+                    said.append(f"committed since the last iteration, and looks like a secret: {path}")
+                    run = run.noted(said[-1])
+        self._tip = self.repo.head()
         self.journal.open()
         self.repo.exclude(EXCLUDES)
         said += self._protect(saved)
@@ -273,13 +278,13 @@ class Pursuit:
     def _undo(self) -> gitrepo.Held:
         """Undo what a session or a check must not do; name what it was."""
         changed = self.snapshot.restore(self.repo.root, self.journal.undone)
-        run = self._last_saved
-        held = self.repo.hold(run.branch, run.tip)
+        held = self.repo.hold(self._last_saved.branch, self._tip)
         return replace(held, undone=(f"changed {_listed(changed)}", *held.undone)) if changed else held
 
     def _commit(self, message: str) -> gitrepo.Committed:
         """Commit; what is left out is told once, not again with every iteration."""
         committed = self.repo.commit_all(message, self.goal.path)
+        self._tip = committed.sha
         news = [path for path in committed.left_out if path not in self._told_left_out]
         nested = [path for path in committed.nested if path not in self._told_left_out]
         self._told_left_out.update(news, nested)

@@ -381,6 +381,58 @@ def test_a_rebase_of_another_branch_is_the_users_own_also_after_a_kill(
     assert git(repo, "branch", "--show-current") == "other"
 
 
+def test_a_secret_that_the_agent_itself_committed_is_said(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    (repo / ".env").write_text("TOKEN=1\n")
+    agent = claude_script(
+        [run("git add -f .env && git commit -qm mine"), summary("one")], [summary("two")], [summary("DONE")]
+    )
+
+    done = ralph("run", "goal.md", "--json")
+
+    said = "the agent itself committed what looks like a secret: .env"
+    assert done.exit_code == 0
+    assert [event["text"] for event in done.events_of("text") if "secret" in event["text"]] == [said]
+    assert said in agent.heard[1]
+    assert said not in agent.heard[2]
+
+
+def test_a_secret_that_was_committed_while_ralph_was_killed_is_said(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    (repo / ".env").write_text("TOKEN=1\n")
+    agent = claude_script([run("git add -f .env && git commit -qm mine"), hang()], [summary("DONE")])
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("tool_end")
+        running.send(signal.SIGKILL)
+        running.wait()
+
+    done = when_free(ralph)
+
+    said = "committed since the last iteration, and looks like a secret: .env"
+    assert done.exit_code == 0
+    assert flattened(done.stdout).count("looks like a secret") == 1
+    assert said in flattened(done.stdout)
+    assert said in agent.heard[1]
+
+
+def test_what_the_user_committed_between_two_starts_is_not_the_agents(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([summary("one")], [run("git reset -q --hard HEAD~1"), summary("two")], [summary("DONE")])
+    ralph("run", "goal.md", "--max-iterations", "1")
+    (repo / ".env").write_text("TOKEN=1\n")
+    git(repo, "add", ".env")
+    mine = commit_all(repo, "my own")
+
+    done = ralph("run", "goal.md")
+
+    assert done.exit_code == 0
+    assert "secret" not in done.stdout
+    assert mine in git(repo, "rev-list", "main"), "an agent that resets the branch does not drop it"
+
+
 def flattened(text: str) -> str:
     """Text without the line breaks that a narrow terminal makes."""
     return " ".join(text.split())
