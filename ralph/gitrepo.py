@@ -24,7 +24,7 @@ _GUARDS = (
     "-c", "core.fsync=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
     "-c", "core.quotePath=false",
 )  # fmt: skip
-# core.fsync: git 2.39 commits without a single fsync otherwise, and a finished iteration is its commit.
+# core.fsync (git 2.36): git 2.39 commits without a single fsync otherwise, and a finished iteration is its commit.
 
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -409,7 +409,7 @@ def _run(
             outcome = git.Git().execute(
                 # -C, because GitPython works in the current directory where the one it is given does not exist
                 ["git", "-C", str(root), *_GUARDS, *args],
-                istream=cast("None", stdin),  # declared for int or BinaryIO; a TemporaryFile is one
+                istream=cast("None", stdin),  # declared for int or BinaryIO, which this is in all but name
                 with_extended_output=True,
                 with_exceptions=False,
                 strip_newline_in_stdout=False,
