@@ -16,7 +16,7 @@ import psutil
 
 from bench.arena import LIMIT_REACHED, Arena
 from bench.figures import Figure, interleave, ratios
-from ralph.gitrepo import _ENVIRONMENT, _GUARDS  # the flags themselves: a copy would not stay the same
+from ralph.gitcommand import _ENVIRONMENT, _GUARDS  # the flags themselves: a copy would not stay the same
 
 _SETTLED = 20
 _SUMMARY = 2000

@@ -1,7 +1,4 @@
-"""The one door to git: GitPython's command wrapper with hooks, fsmonitor, signing and prompts off.
-
-`Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.
-"""
+"""A working tree and its branch: what is dirty, what is committed, what a session must not have done; clones."""
 
 import contextlib
 import hashlib
@@ -9,30 +6,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory
+from ralph.gitcommand import git_output, last_line, run_git, succeeded
 from ralph.process import running_in
 from ralph.sensitive import looks_secret
-
-_GUARDS = (
-    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
-    "-c", "core.fsync=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
-    "-c", "core.quotePath=false",
-)  # fmt: skip
-# core.fsync (git 2.36): git 2.39 commits without a single fsync otherwise, and a finished iteration is its commit.
-
-_ENVIRONMENT = {
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",  # not ext::, which runs a command
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_EDITOR": "true",
-    "LC_ALL": "C",
-}
 
 _FAR_ENOUGH = 20_000
 """Commits to look through for those of a lost run."""
@@ -285,10 +267,10 @@ class Repo:
     def _run(self, *args: str, said: bytes | None = None) -> tuple[int, str, str]:
         """Run git on this repository and no other: should its `.git` break, git must not find the one around it."""
         pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
-        return _run(self.root, *args, said=said, pinned=pinned)
+        return run_git(self.root, *args, said=said, pinned=pinned)
 
     def _git(self, *args: str, said: bytes | None = None) -> str:
-        return _succeeded(self.root, args, self._run(*args, said=said))
+        return succeeded(self.root, args, self._run(*args, said=said))
 
     def _exists(self, ref: str) -> bool:
         return self._run("show-ref", "--verify", "--quiet", ref)[0] == 0
@@ -296,13 +278,13 @@ class Repo:
 
 def require_branch_name(branch: str) -> None:
     """Refuse what git would not take for the name of a branch."""
-    if _run(Path.cwd(), "check-ref-format", "--branch", branch)[0] != 0:
+    if run_git(Path.cwd(), "check-ref-format", "--branch", branch)[0] != 0:
         raise UsageError(f"{branch!r} is not a branch name")
 
 
 def open_repo(path: Path) -> Repo:
     """Find the working tree that `path` stands in."""
-    status, out, err = _run(path, "rev-parse", "--path-format=absolute", "--show-toplevel")
+    status, out, err = run_git(path, "rev-parse", "--path-format=absolute", "--show-toplevel")
     if status != 0:
         if "not a git repository" in err:
             raise UsageError(f"{path} is not in a git repository", "run `git init` there, or name one with --repo")
@@ -310,11 +292,11 @@ def open_repo(path: Path) -> Repo:
             raise UsageError(
                 f"{path} is a git repository without a working tree", "name it with --repo: ralph works in a clone"
             )
-        raise UsageError(f"git refuses {path}: {_last_line(err)}")
+        raise UsageError(f"git refuses {path}: {last_line(err)}")
     root = Path(out.removesuffix("\n"))
-    git_dir = Path(_git(root, "rev-parse", "--absolute-git-dir").removesuffix("\n"))
+    git_dir = Path(git_output(root, "rev-parse", "--absolute-git-dir").removesuffix("\n"))
     # useConfigOnly: without it git invents an identity from the host's name
-    has_identity = _run(root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")[0] == 0
+    has_identity = run_git(root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")[0] == 0
     return Repo(root, git_dir, has_identity)
 
 
@@ -343,9 +325,9 @@ def clone(url: str, destination: Path) -> Repo:
         make_private_directory(destination.parent)
         staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
         try:
-            status, _, err = _run(destination.parent, "clone", "--quiet", "--", source, str(staging / "clone"))
+            status, _, err = run_git(destination.parent, "clone", "--quiet", "--", source, str(staging / "clone"))
             if status != 0:
-                said = _without_password(_last_line(err))
+                said = _without_password(last_line(err))
                 shown = _without_password(url)
                 raise RepoError(f"cannot clone {shown}: {said}", f"check access with: git ls-remote {shown}")
             (staging / "clone").rename(destination)
@@ -364,9 +346,9 @@ def require_source(url: str) -> str:
         return url
     if not path.is_dir():
         raise UsageError(f"{path} is not a directory", "give --repo a URL, or the path of a repository")
-    status, out, err = _run(path, "rev-parse", "--absolute-git-dir")
+    status, out, err = run_git(path, "rev-parse", "--absolute-git-dir")
     if status != 0:
-        raise UsageError(f"{path} is not a git repository: {_last_line(err)}")
+        raise UsageError(f"{path} is not a git repository: {last_line(err)}")
     return out.removesuffix("\n")
 
 
@@ -376,54 +358,3 @@ def _without_password(text: str) -> str:
 
 def _safe(part: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") or "repository"
-
-
-def _git(root: Path, *args: str) -> str:
-    return _succeeded(root, args, _run(root, *args))
-
-
-def _succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> str:
-    status, out, err = outcome
-    if status != 0:
-        verb = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
-        raise RepoError(f"git {verb} failed in {root}: {_last_line(err) or f'exit {status}'}")
-    return out
-
-
-def _run(
-    root: Path, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None
-) -> tuple[int, str, str]:
-    """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
-    try:
-        import git
-    except ImportError as error:  # GitPython looks for the command when it is imported
-        raise UsageError("git was not found", "install git, and see that it is on PATH") from error
-
-    with contextlib.ExitStack() as stack:
-        stdin = None
-        if said is not None:
-            stdin = stack.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))  # a file that touches no disk
-            stdin.write(said)
-            stdin.seek(0)
-        try:
-            outcome = git.Git().execute(
-                # -C, because GitPython works in the current directory where the one it is given does not exist
-                ["git", "-C", str(root), *_GUARDS, *args],
-                istream=cast("None", stdin),  # declared for int or BinaryIO, which this is in all but name
-                with_extended_output=True,
-                with_exceptions=False,
-                strip_newline_in_stdout=False,
-                env={**_ENVIRONMENT, **(pinned or {})},
-                start_new_session=True,
-            )
-        except git.GitCommandNotFound as error:
-            raise UsageError(
-                f"cannot run git in {root}: {error.stderr.strip() or 'not found'}", "install git, or check the path"
-            ) from error
-        return outcome
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("hint:")]
-    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return (fatal or lines or [""])[-1]

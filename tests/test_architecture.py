@@ -41,7 +41,8 @@ LAYERS: dict[str, set[str]] = {
     # edges: one door per effect
     "check": {"excerpt", "lines", "process"},
     "files": set(),
-    "gitrepo": {"files", "process", "sensitive"},
+    "gitcommand": set(),
+    "gitrepo": {"files", "gitcommand", "process", "sensitive"},
     "journal": {"budget", "files", "history", "jsonline", "process", "run", "verdict"},
     "process": {"files", "lines"},
     "prompts": {"excerpt", "goal", "run"},
@@ -62,7 +63,7 @@ LAYERS["__main__"] = {"cli"}
 DOORS: dict[str, set[str]] = {
     "dotenv": {"settings"},
     "fcntl": {"journal", "process"},
-    "git": {"gitrepo"},
+    "git": {"gitcommand"},
     "jinja2": {"prompts"},
     "orjson": {"jsonline"},
     "platformdirs": {"settings"},

@@ -1,0 +1,81 @@
+"""The one door to git: GitPython's command wrapper with hooks, fsmonitor, signing and prompts off.
+
+`Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.
+"""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from ralph.errors import RepoError, UsageError
+
+_GUARDS = (
+    "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
+    "-c", "core.fsync=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
+    "-c", "core.quotePath=false",
+)  # fmt: skip
+# core.fsync (git 2.36): git 2.39 commits without a single fsync otherwise, and a finished iteration is its commit.
+
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",  # not ext::, which runs a command
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "true",
+    "LC_ALL": "C",
+}
+
+
+def git_output(root: Path, *args: str) -> str:
+    """Run git and return its output; a failure of git's is a `RepoError`."""
+    return succeeded(root, args, run_git(root, *args))
+
+
+def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> str:
+    """Return the output of a git that succeeded; say in git's own words why it did not."""
+    status, out, err = outcome
+    if status != 0:
+        verb = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+        raise RepoError(f"git {verb} failed in {root}: {last_line(err) or f'exit {status}'}")
+    return out
+
+
+def run_git(
+    root: Path, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
+    try:
+        import git
+    except ImportError as error:  # GitPython looks for the command when it is imported
+        raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+
+    with contextlib.ExitStack() as stack:
+        stdin = None
+        if said is not None:
+            stdin = stack.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))  # a file that touches no disk
+            stdin.write(said)
+            stdin.seek(0)
+        try:
+            outcome = git.Git().execute(
+                # -C, because GitPython works in the current directory where the one it is given does not exist
+                ["git", "-C", str(root), *_GUARDS, *args],
+                istream=cast("None", stdin),  # declared for int or BinaryIO, which this is in all but name
+                with_extended_output=True,
+                with_exceptions=False,
+                strip_newline_in_stdout=False,
+                env={**_ENVIRONMENT, **(pinned or {})},
+                start_new_session=True,
+            )
+        except git.GitCommandNotFound as error:
+            raise UsageError(
+                f"cannot run git in {root}: {error.stderr.strip() or 'not found'}", "install git, or check the path"
+            ) from error
+        return outcome
+
+
+def last_line(text: str) -> str:
+    """What matters of git's complaints: the last error, else the last line that is no hint."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("hint:")]
+    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (fatal or lines or [""])[-1]
