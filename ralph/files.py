@@ -28,14 +28,14 @@ def make_private_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
-def replace_file(path: Path, content: str, mode: int = 0o600, *, durable: bool = True) -> None:
+def replace_file(path: Path, content: str | bytes, mode: int = 0o600, *, durable: bool = True) -> None:
     """Write a whole file so that a crash leaves the old one or the new one; `durable`: also one of the machine."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with named_in_faults(path):
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(content.encode("utf-8", "replace"))
+                file.write(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())

@@ -39,6 +39,7 @@ LAYERS: dict[str, set[str]] = {
     "transcripts": {"budget", "jsonline"},
     "verdict": set(),
     # edges: one door per effect
+    "agent": {"files", "jsonline", "lines", "nearest", "process"},
     "check": {"excerpt", "lines", "process"},
     "files": set(),
     "gitcommand": set(),
@@ -71,7 +72,7 @@ DOORS: dict[str, set[str]] = {
     "rich": {"ui"},
     "signal": {"process"},
     "subprocess": {"process"},
-    "threading": {"process", "ui"},
+    "threading": {"agent", "process", "ui"},
     "tomli_w": {"settings"},
     "typer": {"cli"},
     "yaml": {"goal"},

@@ -1,0 +1,203 @@
+"""What a tool is, what it answers, and the desk that the tools of one session share.
+
+Wordings and shapes here and in the tools are those of Claude Code 2.1.325 unless a comment says otherwise: what a
+harness or a model has learnt to read there, it reads here.
+"""
+
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+_DIGESTED = 1 << 20
+"""Up to this size a file is compared by content: `touch` and a checkout back and forth change nothing."""
+
+_OUTSIDE = "which is outside the allowed working directories"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What one call came to."""
+
+    content: str
+    """What the model is told."""
+
+    is_error: bool = False
+    detail: object = None
+    """The event's `tool_use_result`: an object for a success, a string for an error."""
+
+    follow_up: str = ""
+    """What is said to the model afterwards, as a synthetic user message."""
+
+    blocks: Sequence[Mapping[str, object]] = ()
+    """Content blocks that take the place of `content`: an image."""
+
+
+class Tool(Protocol):
+    """One tool: what the model is told of it, and what it does. `arguments` have passed `input_schema`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> Mapping[str, object]: ...
+    def run(self, arguments: Mapping[str, object], desk: "Desk") -> ToolResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as the model last saw it; `whole`: all of it."""
+
+    changed_at: int
+    size: int
+    digest: bytes
+    whole: bool
+
+
+class Desk:
+    """What one session's tools share: where they stand, how far they reach, what they have read."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        *,
+        environment: Mapping[str, str],
+        scratch: Path,
+        add_dirs: Sequence[Path] = (),
+        readable: Sequence[Path] = (),
+        stop: threading.Event | None = None,
+    ) -> None:
+        """`scratch` takes outputs kept whole; `readable` are folders that may be read though they lie outside."""
+        self.start = cwd.resolve()
+        self.cwd = self.start
+        """Where a relative path begins; a `cd` in Bash moves it."""
+        self.roots = tuple(dict.fromkeys([self.start, *((cwd / folder).resolve() for folder in add_dirs)]))
+        self.readable = (scratch.resolve(), *(folder.resolve() for folder in readable))
+        self.environment = environment
+        self.scratch = scratch
+        self.stop = stop or threading.Event()
+        self.read_files: dict[Path, Seen] = {}
+        self._kept = 0
+
+    def locate(self, path: str) -> Path:
+        """The absolute path that a model means, links not followed."""
+        home = self.environment.get("HOME", "")
+        if home and (path == "~" or path.startswith("~/")):
+            path = home + path[1:]
+        return Path(os.path.normpath(self.cwd / path))
+
+    def refusal(self, path: Path, verb: str) -> str:
+        """Why the path may not be used for `verb` ("read from", "write to"), links followed; empty: it may."""
+        real = path.resolve()
+        allowed = self.roots + (self.readable if verb == "read from" else ())
+        if any(real.is_relative_to(root) for root in allowed):
+            return ""
+        refused = f"Claude requested permissions to {verb} {path}, but you haven't granted it yet."
+        if any(path.is_relative_to(root) for root in allowed):
+            refused += f" {path} resolves through a symlink to {real}, {_OUTSIDE}."
+        return refused
+
+    def saw(self, path: Path, *, whole: bool) -> None:
+        """Remember that the model knows what stands in the file now."""
+        if (seen := _look_at(path, whole=whole)) is not None:
+            self.read_files[path.resolve()] = seen
+
+    def seen(self, path: Path) -> Seen | None:
+        return self.read_files.get(path.resolve())
+
+    def has_changed(self, path: Path) -> bool:
+        """Tell whether the file is another than the one the model knows."""
+        known, now = self.seen(path), _look_at(path, whole=True)
+        if known is None or now is None:
+            return True
+        if known.digest and now.digest:
+            return known.digest != now.digest
+        return (known.changed_at, known.size) != (now.changed_at, now.size)
+
+    def place_for_output(self, tool: str) -> Path:
+        """A new file under `scratch`."""
+        self._kept += 1
+        self.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return self.scratch / f"{tool.lower()}-{self._kept}.txt"
+
+
+def failed(message: str) -> ToolResult:
+    """The tool tried and could not."""
+    return ToolResult(message, is_error=True, detail=f"Error: {message}")
+
+
+def rejected(message: str) -> ToolResult:
+    """The tool would not even try: the call itself makes no sense as things stand."""
+    return ToolResult(f"<tool_use_error>{message}</tool_use_error>", is_error=True, detail=f"Error: {message}")
+
+
+def crashed(tool: str, message: str) -> ToolResult:
+    """The call met something that nobody foresaw."""
+    said = f"Error calling tool ({tool}): {message}"
+    return ToolResult(f"<tool_use_error>{said}</tool_use_error>", is_error=True, detail=said)
+
+
+def in_node_words(error: OSError, action: str, path: object) -> str:
+    """The error as the original's runtime words it."""
+    code = errno.errorcode.get(error.errno or 0, "EIO")
+    said = "illegal operation on a directory" if code == "EISDIR" else (error.strerror or str(error)).lower()
+    return f"{code}: {said}, {action} '{path}'"
+
+
+def missing(path: Path, desk: Desk) -> str:
+    """That the file does not exist, and which one might be meant: the same name with another ending."""
+    said = f"File does not exist. Note: your current working directory is {desk.cwd}."
+    try:
+        near = sorted(other.name for other in path.parent.iterdir() if other.stem == path.stem and other != path)
+    except OSError:
+        return said
+    return f"{said} Did you mean {near[0]}?" if near else said
+
+
+def text_argument(arguments: Mapping[str, object], name: str, default: str = "") -> str:
+    value = arguments.get(name, default)
+    return value if isinstance(value, str) else default
+
+
+def number_argument(arguments: Mapping[str, object], name: str) -> int | None:
+    """A number, also where a model wrote it as text: the original takes that too."""
+    match arguments.get(name):
+        case bool():
+            return None
+        case int() | float() as value:
+            return int(value)
+        case str() as text if text.lstrip("-").isdigit():
+            return int(text)
+        case _:
+            return None
+
+
+def flag_argument(arguments: Mapping[str, object], name: str, *, default: bool = False) -> bool:
+    value = arguments.get(name, default)
+    return value if isinstance(value, bool) else value == "true"
+
+
+def schema(properties: Mapping[str, Mapping[str, object]], *required: str) -> Mapping[str, object]:
+    """The JSON schema of an object with these properties and no others."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _look_at(path: Path, *, whole: bool) -> Seen | None:
+    try:
+        status = path.stat()
+        content = path.read_bytes() if status.st_size <= _DIGESTED else b""
+    except OSError:
+        return None
+    digest = hashlib.sha256(content).digest() if status.st_size <= _DIGESTED else b""
+    return Seen(status.st_mtime_ns, status.st_size, digest, whole)
