@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from ralph.agent.tools.base import Desk, Tool, ToolResult
 from ralph.agent.tools.bash import Bash
 from ralph.agent.tools.edit import Edit
+from ralph.agent.tools.glob import Glob
+from ralph.agent.tools.grep import Grep
 from ralph.agent.tools.read import Read
 from ralph.agent.tools.write import Write
 
@@ -13,5 +15,5 @@ __all__ = ["Desk", "Tool", "ToolResult", "default_tools"]
 
 def default_tools() -> Mapping[str, Tool]:
     """All tools, by name."""
-    tools: tuple[Tool, ...] = (Bash(), Edit(), Read(), Write())
+    tools: tuple[Tool, ...] = (Bash(), Edit(), Glob(), Grep(), Read(), Write())
     return {tool.name: tool for tool in tools}
