@@ -1,7 +1,7 @@
 """Reading a shell command without running it: which simple commands it is made of, and what cannot be told beforehand.
 
-It never guesses. What it does not understand (loops, functions, here-documents, unfinished quotes) makes the script
-`opaque`, and whoever decides on it must treat it as able to do anything.
+It never guesses. What it does not understand (functions, `case`, here-documents, unfinished quotes) is an `obstacle`,
+and whoever decides on the command must treat it as able to do anything.
 """
 
 import re
@@ -9,28 +9,34 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 _SEPARATORS = ("&&", "||", "|&", ";;", ";", "|", "&", "\n")
-_REDIRECTION = re.compile(r"(\d*|&)(<<<|<<-?|<>|>>|>\||>&|<&|&>>|&>|>|<)")
-_KEYWORDS = frozenset({
-    "!", "[[", "]]", "{", "}", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function",
-    "if", "in", "select", "then", "time", "until", "while",
-})  # fmt: skip
+_REDIRECTION = re.compile(r"(\d*)(<<<|<<-?|<>|>>|>\||>&|<&|&>>|&>|>|<)")
 _BRACES = re.compile(r"\{[^{}]*(,|\.\.)[^{}]*\}")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
+_LOOP_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
+"""In capitals it could be PATH."""
+
+_PASSED_OVER = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "time", "{", "}"})
+_NOT_READ = frozenset({"[[", "case", "coproc", "esac", "function", "select"})
+
+NESTED = "A nested command in this command can't be checked before it runs"
+NESTED_AS_FILE = "A command used as a file in this command can't be checked before it runs"
+HERE_DOCUMENT = "Heredoc with unquoted delimiter undergoes shell expansion"
+BRACES = "Brace expansion"
+OPERATORS = "This command uses shell operators that require approval for safety"
 
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """One redirection: `writes` when it opens its target for writing."""
+    """One redirection."""
 
     operator: str
     target: str
 
     @property
     def writes(self) -> bool:
-        return ">" in self.operator and not (self.operator.endswith(">&") and self._is_descriptor)
-
-    @property
-    def _is_descriptor(self) -> bool:
-        return self.target.isdigit() or self.target == "-"
+        """Whether it opens its target for writing."""
+        duplicates = self.operator.endswith(">&") and (self.target.isdigit() or self.target == "-")
+        return ">" in self.operator and not duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +46,19 @@ class Command:
     words: tuple[str, ...]
     text: str
     redirections: tuple[Redirection, ...] = ()
+    after: str = ""
+    """The operator before it: `&&` means that it runs only if the one before succeeded."""
 
     @property
-    def program(self) -> str:
-        return PurePath(self.words[0]).name if self.words else ""
+    def assignments(self) -> int:
+        """How many of the first words set variables."""
+        return next((at for at, word in enumerate(self.words) if not _ASSIGNMENT.match(word)), len(self.words))
+
+    @property
+    def name(self) -> str:
+        """The program's name, without its folder and what is set for it."""
+        rest = self.words[self.assignments :]
+        return PurePath(rest[0]).name if rest else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +66,8 @@ class Script:
     """All simple commands of a line, in order."""
 
     commands: tuple[Command, ...]
-    nested: bool
-    """A command stands inside another one: `$(...)`, backquotes, `<(...)`."""
-
-    expands: bool
-    """A word is made only when it runs: `$NAME`, `{a,b}`."""
-
-    opaque: bool
-    """There is more than simple commands, or the text makes no sense."""
+    obstacle: str
+    """Why the line cannot be judged by its commands; empty: it can."""
 
 
 @dataclass(slots=True)
@@ -69,65 +78,80 @@ class _Reader:
     words: list[str] = field(default_factory=list[str])
     redirections: list[Redirection] = field(default_factory=list[Redirection])
     begin: int = 0
-    nested: bool = False
-    expands: bool = False
-    opaque: bool = False
+    operator: str = ""
+    obstacle: str = ""
 
     def read(self) -> Script:
         while self.at < len(self.text):
             self._step()
         self._finish(self.at)
-        return Script(tuple(self.commands), self.nested, self.expands, self.opaque)
+        return Script(tuple(self.commands), self.obstacle)
+
+    def _meet(self, obstacle: str) -> None:
+        self.obstacle = self.obstacle or obstacle
 
     def _step(self) -> None:
-        rest = self.text[self.at :]
+        rest = self.text[self.at : self.at + 64]  # no operator is longer
         if rest.startswith("\\\n"):
             self.at += 2
         elif rest[0] in " \t\r":
             self.at += 1
         elif rest[0] == "#":
             self.at = end if (end := self.text.find("\n", self.at)) >= 0 else len(self.text)
-        elif (match := _REDIRECTION.match(rest)) and not rest.startswith(("<(", ">(")):
+        elif rest.startswith(("<(", ">(")):
+            self._meet(NESTED_AS_FILE)
+            self.at += 2
+        elif match := _REDIRECTION.match(rest):
             self._redirect(match)
         elif separator := next((mark for mark in _SEPARATORS if rest.startswith(mark)), ""):
             self._finish(self.at)
             self.at += len(separator)
-            self.begin = self.at
+            self.begin, self.operator = self.at, separator
         elif rest[0] in "()":
-            self.opaque = True
+            self._meet(OPERATORS)
             self.at += 1
         else:
             self._add(self._word())
 
     def _add(self, word: str) -> None:
-        if not self.words and word in _KEYWORDS:
-            self.opaque = True
-        self.words.append(word)
+        if self.words:
+            self.words.append(word)
+        elif word in _PASSED_OVER:
+            self.begin = self.at
+        elif word in _NOT_READ:
+            self._meet(OPERATORS)
+        else:
+            self.words.append(word)
 
     def _redirect(self, match: re.Match[str]) -> None:
         operator = match.group(0)
         self.at += match.end()
-        self.opaque |= "<<" in operator and "<<<" not in operator
+        if match.group(2).startswith("<<") and match.group(2) != "<<<":
+            self._meet(HERE_DOCUMENT)
         while self.at < len(self.text) and self.text[self.at] in " \t":
             self.at += 1
         target = self._word()
-        self.opaque |= not target
+        if not target:
+            self._meet(OPERATORS)
         self.redirections.append(Redirection(operator, target))
 
     def _finish(self, end: int) -> None:
-        if self.words or self.redirections:
+        if self.words[:1] == ["for"]:
+            if len(self.words) < 2 or not _LOOP_VARIABLE.fullmatch(self.words[1]):
+                self._meet(OPERATORS)
+        elif self.words or self.redirections:
             text = self.text[self.begin : end].strip()
-            self.commands.append(Command(tuple(self.words), text, tuple(self.redirections)))
+            self.commands.append(Command(tuple(self.words), text, tuple(self.redirections), self.operator))
         self.words, self.redirections = [], []
 
     def _word(self) -> str:
-        """Read one word and take its quotes off; what stands in it for something else is only noted."""
+        """Read one word and take its quotes off; what stands in it for something else is left as it is."""
         begin, letters = self.at, list[str]()
         while self.at < len(self.text) and (letter := self.text[self.at]) not in " \t\r\n;|&<>()":
             self.at += 1
             match letter:
                 case "\\":
-                    letters.append(self.text[self.at : self.at + 1])
+                    letters.append(self.text[self.at : self.at + 1].removesuffix("\n"))
                     self.at += 1
                 case "'":
                     letters.append(self._until("'"))
@@ -138,18 +162,15 @@ class _Reader:
                     self._expansion(letter)
                 case _:
                     letters.append(letter)
-        if self.at < len(self.text) and self.text[self.at] == "(":  # a function, an array, `<(`, `$(`: no plain word
-            self.opaque = True
-        self.expands |= _BRACES.search(self.text[begin : self.at]) is not None
-        if self.at == begin:
-            self.at += 1
-            self.nested = True  # only `<(` and `>(` come here
+        if _BRACES.search(self.text[begin : self.at]):
+            self._meet(BRACES)
         return "".join(letters)
 
     def _until(self, mark: str) -> str:
         end = self.text.find(mark, self.at)
         if end < 0:
-            self.opaque, end = True, len(self.text)
+            self._meet(OPERATORS)
+            end = len(self.text)
         part, self.at = self.text[self.at : end], end + 1
         return part
 
@@ -164,16 +185,17 @@ class _Reader:
             letters.append(letter)
             if letter in "$`":
                 self._expansion(letter)
-        self.opaque |= self.at >= len(self.text)
+        if self.at >= len(self.text):
+            self._meet(OPERATORS)
         self.at += 1
         return "".join(letters)
 
     def _expansion(self, mark: str) -> None:
         following = self.text[self.at : self.at + 1]
         if mark == "`" or following == "(":
-            self.nested = True
-        elif following in set("'\"") or following.isalnum() or following in set("_{[*@#?!$-"):
-            self.expands = True
+            self._meet(NESTED)
+        elif following in set("'\"{["):  # $'...' writes any letter, ${...} does more than look up
+            self._meet(OPERATORS)
 
 
 def read_script(command: str) -> Script:
@@ -183,7 +205,7 @@ def read_script(command: str) -> Script:
 
 def programs(command: str) -> list[str]:
     """The names of the programs that a command line runs, as far as can be told."""
-    return [part.program for part in read_script(command).commands]
+    return [part.name for part in read_script(command).commands]
 
 
 def last_program(command: str) -> str:

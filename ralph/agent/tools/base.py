@@ -8,7 +8,7 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -81,6 +81,8 @@ class Desk:
         self.environment = environment
         self.scratch = scratch
         self.stop = stop or threading.Event()
+        self.hides: Callable[[Path], bool] | None = None
+        """Files that no search may show; None: there are none."""
         self.read_files: dict[Path, Seen] = {}
         self._kept = 0
 

@@ -39,7 +39,7 @@ class Glob:
         if not root.is_dir():
             return failed(f"Path is not a directory: {root}")
         try:
-            found = _matching(root, pattern)
+            found = [path for path in _matching(root, pattern) if desk.hides is None or not desk.hides(path)]
         except GlobError as error:
             return failed(f"{REJECTED}{error}")
         return _told([shorten(path, desk) for path in found], started)

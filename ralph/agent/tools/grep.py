@@ -56,7 +56,8 @@ class Grep:
         if not asked.path.exists():
             return failed(f"Path does not exist: {asked.path}. Note: your current working directory is {desk.cwd}.")
         try:
-            ripgrep = shutil.which("rg", path=desk.environment.get("PATH"))
+            # Which files are hidden, ripgrep cannot be told.
+            ripgrep = None if desk.hides else shutil.which("rg", path=desk.environment.get("PATH"))
             lines = search_by_ripgrep(ripgrep, asked, desk) if ripgrep else list(search_plainly(asked, desk))
         except (SearchRejectedError, GlobError) as error:
             return failed(f"{REJECTED}{error}")

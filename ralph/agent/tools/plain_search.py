@@ -34,6 +34,8 @@ def search_plainly(asked: Search, desk: Desk) -> Iterator[str]:
     for path in [asked.path] if single else searched_files(asked.path, partial(_choose, globs, desk)):
         if desk.stop.is_set() or time.monotonic() > deadline:
             raise SearchTimeoutError
+        if desk.hides is not None and desk.hides(path):
+            continue
         name = told_path(path, desk).removeprefix("./")
         if not single and types and not any(kind.matches(name) for kind in types):
             continue

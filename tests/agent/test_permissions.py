@@ -1,0 +1,441 @@
+"""What may run. Wordings and outcomes were measured on Claude Code 2.1.325, but where a comment says otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ralph.agent.granted import gather
+from ralph.agent.permissions import Allowed, Denied, Permissions
+from ralph.agent.tools import Desk
+from tests.agent.conftest import Use
+
+NESTED = "A nested command in this command can't be checked before it runs"
+APPROVAL = "This command requires approval"
+OPERATORS = "This command uses shell operators that require approval for safety"
+
+
+def many(part: str) -> str:
+    return f"This Bash command contains multiple operations. The following part requires approval: {part}"
+
+
+@pytest.fixture
+def home(world: Path) -> Path:
+    return world / "home"
+
+
+@pytest.fixture
+def tree(here: Path) -> Path:
+    for name in ("a.txt", ".env", "sub/x.txt", "sub/y.md"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text("x\n")
+    (here / "link").symlink_to("/etc/hostname")
+    (here / "elsewhere").symlink_to("/etc")
+    return here
+
+
+def bash(permissions: Permissions, desk: Desk, command: str) -> str:
+    """What is said of a command; empty: it may run."""
+    decided = permissions.decide("Bash", {"command": command}, desk)
+    return decided.message if isinstance(decided, Denied) else ""
+
+
+def write_settings(folder: Path, name: str, **permissions: object) -> None:
+    (folder / ".claude").mkdir(parents=True, exist_ok=True)
+    (folder / ".claude" / name).write_text(json.dumps({"permissions": permissions}))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "ls -la sub",
+        "cat a.txt",
+        "cat *.txt",
+        "echo hi",
+        "echo $HOME",
+        "ls | wc -l",
+        "cd sub && ls",
+        "cd sub && cat ../a.txt",
+        "find . -name x",
+        "grep -n one a.txt",
+        "sed -n 1,3p a.txt",
+        "git status",
+        "git log --oneline -3",
+        "git diff HEAD",
+        "echo hi > /dev/null",
+        "ls 2>&1",
+        "for i in a b; do echo $i; done",
+        "if test -f a.txt; then cat a.txt; fi",
+        "echo 'rm -rf /; $(id) `id`'",
+        "timeout 5 ls",
+        "# nothing but a comment",
+    ],
+)
+def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str) -> None:
+    for mode in ("default", "acceptEdits", "dontAsk"):
+        assert bash(gather(home=home, cwd=tree, mode=mode), desk, command) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("make", APPROVAL),
+        ("python3 -c 1", APPROVAL),
+        ("curl http://127.0.0.1:1/", APPROVAL),
+        ("ls && make", many("make")),
+        ("ls\nmake all", many("make all")),
+        ("ls & make", many("make")),
+        ("ls | tee f", many("tee f")),
+        ("ls $(make)", NESTED),
+        ("ls `make`", NESTED),
+        ('echo "$(make)"', NESTED),
+        ("cat <(make)", "A command used as a file in this command can't be checked before it runs"),
+        ("(make)", OPERATORS),
+        ("f() { ls; }; f", OPERATORS),
+        ("cat <<E\n$(make)\nE", "Heredoc with unquoted delimiter undergoes shell expansion"),
+        ("cat {a,b}.txt", "Brace expansion"),
+        ("cat $'\\x2fetc'", OPERATORS),
+        ("echo 'unclosed", OPERATORS),
+        ("FOO=1 ls", APPROVAL),
+        ("PATH=/tmp/ls", APPROVAL),
+        ("for PATH in /tmp; do ls; done", OPERATORS),
+        ("printf -v PATH /tmp", APPROVAL),
+        ("/tmp/ls", APPROVAL),
+        ("./ls", APPROVAL),
+        ("sort -o a.txt sub/x.txt", APPROVAL),
+        ("uniq a.txt sub/x.txt", APPROVAL),
+        ("git diff --output=x", APPROVAL),
+        ("git -c core.pager=make log", APPROVAL),
+        ("git commit -m x", APPROVAL),
+        ("date -s 2020-01-01", APPROVAL),
+        ("cat $X", "Contains simple_expansion"),
+        (
+            "find . -delete",
+            "find with '-delete' executes commands or modifies files — cannot be auto-allowed by a Bash(find:*) "
+            "prefix rule",
+        ),
+        ("sed -i 's/a/b/e' a.txt", APPROVAL),
+        ("sed -n '1w /tmp/x' a.txt", APPROVAL),
+    ],
+)
+def test_what_does_more_than_look_is_not_run(tree: Path, desk: Desk, home: Path, command: str, said: str) -> None:
+    assert bash(gather(home=home, cwd=tree), desk, command) == said
+
+
+@pytest.mark.parametrize(
+    ("command", "place", "verb"),
+    [
+        ("ls /etc", "/etc", "list files in"),
+        ("cat /etc/hostname", "/etc/hostname", "concatenate files from"),
+        ("cd /tmp && ls", "/tmp", "change directories to"),
+        ("cat link", "@/link", "concatenate files from"),
+        ("cat l*", "@/link", "concatenate files from"),
+        ("cat e*/hostname", "@/elsewhere/hostname", "concatenate files from"),
+        ("grep -f/etc/passwd x a.txt", "/etc/passwd", "search for patterns in files from"),
+        ("cd sub && cat ../../x", "@/../x", "concatenate files from"),
+        ("cd sub && ls; cat ../x", "@/../x", "concatenate files from"),
+        ("cd nosuch; cat ../x", "@/../x", "concatenate files from"),
+        ("rm -rf /tmp/zzz", "/tmp/zzz", "remove files from"),
+        ("rm -rf .", "@", "remove files from"),
+        ("cp /etc/passwd a.txt", "/etc/passwd", "copy files to"),
+    ],
+)
+def test_nothing_reaches_outside(tree: Path, desk: Desk, home: Path, command: str, place: str, verb: str) -> None:
+    at = (tree.parent / "x") if place == "@/../x" else place.replace("@", str(tree))
+    said = f"{command.split(maxsplit=1)[0] if 'cat' not in command else 'cat'} in '{at}' was blocked. "
+    said += f"For security, Claude Code may only {verb} the allowed working directories for this session: '{tree}'."
+    for mode in ("default", "acceptEdits"):
+        assert bash(gather(home=home, cwd=tree, mode=mode), desk, command) == said
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("touch q", "q"),
+        ("rm a.txt", "a.txt"),
+        ("mkdir -p n", "n"),
+        ("sed -i s/a/b/ a.txt", "a.txt"),
+        ("mv a.txt b", "b"),
+    ],
+)
+def test_edits_by_shell_need_the_mode_for_it(tree: Path, desk: Desk, home: Path, command: str, path: str) -> None:
+    said = (
+        f"{command.split(maxsplit=1)[0]} in '{tree / path}' needs approval. The path is inside the working "
+        f"directories for this session ('{tree}'), and Claude Code asks before a shell command creates, changes or "
+        "removes files there."
+    )
+    assert bash(gather(home=home, cwd=tree), desk, command) == said
+    assert bash(gather(home=home, cwd=tree, mode="acceptEdits"), desk, f"ls && {command}") == ""
+
+
+def test_redirections_are_writes(tree: Path, desk: Desk, home: Path) -> None:
+    default, edits = gather(home=home, cwd=tree), gather(home=home, cwd=tree, mode="acceptEdits")
+    for command in (
+        "echo hi > f.txt",
+        "echo hi >> f.txt",
+        "ls &> f.txt",
+        "echo hi >| f.txt",
+        "for i in a; do ls; done > f.txt",
+    ):
+        said = bash(default, desk, command)
+        assert said.startswith(f"Output redirection to '{tree}/f.txt' needs approval. The path is inside the working")
+        assert bash(edits, desk, command) == ""
+    for command in ("echo hi > /tmp/zz", "echo hi > elsewhere/zz", "cd sub; echo hi > ../../zz"):
+        assert "The path is outside the working directories" in bash(edits, desk, command)
+    assert bash(edits, desk, "echo hi > $X") == "Contains simple_expansion"
+    assert "needs approval" in bash(edits, desk, "echo hi > .git/config")
+    assert bash(edits, desk, "cat < /etc/passwd") == APPROVAL
+
+
+RULES = ["Bash(git commit:*),Bash(make:*)", "Bash(npm run test)", "Bash(python3 *)", "Bash(docker * ps)"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "make",
+        "make -j2 all",
+        "make && make",
+        "make | python3 -c 1",
+        "make; ls",
+        "npm run test",
+        "python3",
+        "make 2>/dev/null",
+        "make 'a;b'",
+        "make $HOME",
+        "timeout 5 make",
+        "time make",
+        "for i in 1; do make; done",
+        "docker compose ps",
+        'git commit -m "fix: a; b"',
+    ],
+)
+def test_a_rule_allows_what_it_names(tree: Path, desk: Desk, home: Path, command: str) -> None:
+    assert bash(gather(home=home, cwd=tree, allowed=RULES), desk, command) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("makex", APPROVAL),
+        ("npm run test --x", APPROVAL),
+        ("/usr/bin/make", APPROVAL),
+        ("FOO=1 make", APPROVAL),
+        ("env make", APPROVAL),
+        ("make; perl -e 1", many("perl -e 1")),
+        ("make && perl -e 1", many("perl -e 1")),
+        ("make || perl -e 1", many("perl -e 1")),
+        ("make | perl -e 1", many("perl -e 1")),
+        ("make |& perl -e 1", many("perl -e 1")),
+        ("make & perl -e 1", many("perl -e 1")),
+        ("make\nperl -e 1", many("perl -e 1")),
+        ("make \\\n; perl -e 1", many("perl -e 1")),
+        ("make $(perl -e 1)", NESTED),
+        ('make "`perl -e 1`"', NESTED),
+        ("make ${X:-$(id)}", OPERATORS),
+        ("make <(perl -e 1)", "A command used as a file in this command can't be checked before it runs"),
+        ("make <<E\n$(id)\nE", "Heredoc with unquoted delimiter undergoes shell expansion"),
+        ("if make; then perl -e 1; fi", many("perl -e 1")),
+        ("! perl -e 1", APPROVAL),
+    ],
+)
+def test_nothing_slips_through_beside_a_rule(tree: Path, desk: Desk, home: Path, command: str, said: str) -> None:
+    permissions = gather(home=home, cwd=tree, allowed=RULES)
+    assert bash(permissions, desk, command) == said
+
+
+def test_a_redirection_beside_a_rule_is_judged_by_itself(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree, allowed=RULES)
+    assert bash(permissions, desk, "make > f.txt").startswith("Output redirection to ")
+    assert "outside the working directories" in bash(permissions, desk, "make > /tmp/zz")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm a.txt",
+        "rm",
+        "ls && rm a.txt",
+        "echo $(rm a.txt)",
+        "FOO=1 rm a.txt",
+        "/bin/rm a.txt",
+        "r\\m a.txt",
+        "'rm' a.txt",
+        "timeout 5 rm a.txt",
+        "bash -c 'rm a.txt'",
+        "bash -c 'ls;rm a.txt'",
+        "find . -exec rm {} +",
+        "ls | xargs rm",
+        "(rm a.txt)",
+        "if true; then rm a.txt; fi",
+        "$X a.txt",
+        "cat .env",
+        "cat ./sub/../.env",
+        "cat .e*",
+        "echo x > .env",
+    ],
+)
+def test_a_denied_command_is_found_in_every_dress_even_unguarded(
+    tree: Path, desk: Desk, home: Path, command: str
+) -> None:
+    permissions = gather(home=home, cwd=tree, skip=True, disallowed=["Bash(rm:*)", "Read(./.env)"])
+    assert bash(permissions, desk, command) == f"Permission to use Bash with command {command} has been denied."
+
+
+def test_what_a_denial_does_not_name_runs_unguarded(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree, skip=True, disallowed=["Bash(rm:*)", "Read(./.env)"])
+    for command in ("rmdir zz", "ls $(make)", "echo rm", "cat a.txt > /tmp/x", "find . -name rmx"):
+        assert bash(permissions, desk, command) == ""
+
+
+def test_a_question_stays_one_even_unguarded(tree: Path, desk: Desk, home: Path) -> None:
+    write_settings(home, "settings.json", ask=["Bash(perl:*)"], deny=["Bash(make)"])
+    permissions = gather(home=home, cwd=tree, skip=True)
+    asked = "Claude requested permissions to use Bash, but you haven't granted it yet."
+    assert bash(permissions, desk, "perl -e 1") == asked
+    assert bash(permissions, desk, "make") == "Permission to use Bash with command make has been denied."
+    assert bash(permissions, desk, "make all") == ""
+
+
+def test_the_whole_of_bash_may_be_allowed(tree: Path, desk: Desk, home: Path) -> None:
+    for rule in ("Bash", "Bash(*)"):
+        permissions = gather(home=home, cwd=tree, allowed=[rule])
+        assert bash(permissions, desk, "make $(echo all) > /tmp/x") == ""
+
+
+def said(permissions: Permissions, desk: Desk, tool: str, path: str) -> str:
+    argument = {"Glob": "path", "Grep": "path"}.get(tool, "file_path")
+    decided = permissions.decide(tool, {argument: path, "pattern": "*"}, desk)
+    return decided.message if isinstance(decided, Denied) else ""
+
+
+def test_files_may_be_read_inside_and_written_in_the_mode_for_it(tree: Path, desk: Desk, home: Path) -> None:
+    default, edits = gather(home=home, cwd=tree), gather(home=home, cwd=tree, mode="acceptEdits")
+    for tool in ("Read", "Glob", "Grep"):
+        assert said(default, desk, tool, "sub") == ""
+    for tool in ("Write", "Edit"):
+        asked = f"Claude requested permissions to write to {tree}/a.txt, but you haven't granted it yet."
+        assert said(default, desk, tool, "a.txt") == asked
+        assert said(edits, desk, tool, "a.txt") == ""
+        plan = gather(home=home, cwd=tree, mode="plan")
+        assert said(plan, desk, tool, "a.txt") == f"Cannot write to {tree}/a.txt while in plan mode."
+    assert said(edits, desk, "Write", ".git/config") == (
+        f"Claude requested permissions to edit {tree}/.git/config which is a sensitive file."
+    )
+    assert "haven't granted it yet." in said(edits, desk, "Write", ".claude/settings.json")
+    assert said(gather(home=home, cwd=tree, skip=True), desk, "Write", ".git/config") == ""
+
+
+def test_paths_outside_are_denied_in_every_mode(tree: Path, desk: Desk, home: Path) -> None:
+    # claude lets a session without permissions, or with the whole tool allowed, out; the working directories hold here.
+    for permissions in (
+        gather(home=home, cwd=tree),
+        gather(home=home, cwd=tree, skip=True),
+        gather(home=home, cwd=tree, allowed=["Read", "Write"]),
+    ):
+        asked = "Claude requested permissions to {} {}, but you haven't granted it yet."
+        assert said(permissions, desk, "Read", "/etc/hostname") == asked.format("read from", "/etc/hostname")
+        assert said(permissions, desk, "Grep", "/etc") == asked.format("read from", "/etc")
+        assert said(permissions, desk, "Write", "/tmp/zz") == asked.format("write to", "/tmp/zz")
+    decided = gather(home=home, cwd=tree).decide("Read", {"file_path": "link"}, desk)
+    through = (
+        f"{tree}/link resolves through a symlink to /etc/hostname, which is outside the allowed working directories"
+    )
+    first = f"Claude requested permissions to read from {tree}/link, but you haven't granted it yet."
+    assert decided == Denied(f"{first} {through}.", "workingDir", through)
+    glob = gather(home=home, cwd=tree).decide("Glob", {"pattern": "/etc/host*"}, desk)
+    outside = "Path is outside allowed working directories"
+    refused = "Claude requested permissions to read from /etc, but you haven't granted it yet."
+    assert glob == Denied(refused, "workingDir", outside)
+
+
+def test_file_rules(tree: Path, desk: Desk, home: Path, use: Use) -> None:
+    write_settings(
+        home, "settings.json", allow=["Edit(./sub/**)", "Write"], deny=["Read(sub/x.txt)", "Edit(/locked/**)"]
+    )
+    permissions = gather(home=home, cwd=tree)
+    denied = "File is in a directory that is denied by your permission settings."
+    decided = permissions.decide("Read", {"file_path": "sub/x.txt"}, desk)
+    assert decided == Denied(denied, "rule", is_rejection=True)
+    assert said(permissions, desk, "Edit", "sub/x.txt") == (
+        "File is covered by a Read deny rule in your permission settings and cannot be edited."
+    )
+    assert said(permissions, desk, "Grep", "sub/x.txt") == f"Permission to read {tree}/sub/x.txt has been denied."
+    assert said(permissions, desk, "Write", "locked/deep/n.txt") == denied
+    assert said(permissions, desk, "Write", "sub/n.txt") == ""
+    assert said(permissions, desk, "Edit", "sub/n.txt") == ""
+    assert said(permissions, desk, "Write", "n.txt") == ""
+    assert said(permissions, desk, "Edit", "n.txt").endswith("n.txt, but you haven't granted it yet.")
+    desk.hides = permissions.hides
+    assert use("Glob", pattern="sub/*").content == "sub/y.md"
+    assert use("Grep", pattern="x", path="sub").content == "Found 1 file\nsub/y.md"
+
+
+def test_a_file_is_hidden_under_every_name_it_has(tree: Path, desk: Desk, home: Path) -> None:
+    (tree / "alias").symlink_to(tree / ".env")
+    permissions = gather(home=home, cwd=tree, disallowed=["Read(./.env)"])
+    assert "denied by your permission settings" in said(permissions, desk, "Read", "alias")
+
+
+def test_a_tool_denied_whole_is_not_offered(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree, disallowed=["Bash Write", "Read(./.env)"])
+    assert [tool for tool in ("Bash", "Read", "Write", "Edit") if permissions.offers(tool)] == ["Read", "Edit"]
+    assert isinstance(permissions.decide("Bash", {"command": "ls"}, desk), Denied)
+
+
+def test_where_nobody_may_be_asked_the_denial_says_so(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree, mode="dontAsk")
+    for tool, arguments in (
+        ("Bash", {"command": "make"}),
+        ("Write", {"file_path": "a.txt"}),
+        ("Read", {"file_path": "/etc/hostname"}),
+    ):
+        decided = permissions.decide(tool, arguments, desk)
+        assert isinstance(decided, Denied)
+        assert decided.reason_type == "mode"
+        assert decided.message.startswith(
+            f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. IMPORTANT: "
+        )
+    assert permissions.decide("Skill", {"skill": "x"}, desk) == Allowed()
+
+
+def test_settings_add_up_and_the_nearest_mode_wins(tree: Path, desk: Desk, home: Path) -> None:
+    write_settings(home, "settings.json", allow=["Bash(make)"], defaultMode="dontAsk")
+    write_settings(tree, "settings.json", deny=["Bash(touch:*)"], defaultMode="acceptEdits")
+    write_settings(tree, "settings.local.json", allow=["Bash(perl:*)"])
+    permissions = gather(home=home, cwd=tree)
+    assert permissions.mode == "acceptEdits"
+    assert bash(permissions, desk, "make && perl -e 1") == ""
+    assert bash(permissions, desk, "touch q") == "Permission to use Bash with command touch q has been denied."
+    assert gather(home=home, cwd=tree, mode="plan").mode == "plan"
+    assert gather(home=home, cwd=tree, mode="plan", skip=True).mode == "bypassPermissions"
+    assert gather(home=home, cwd=tree, sources=["user"]).mode == "dontAsk"
+
+
+def test_a_repository_that_is_not_trusted_allows_nothing(tree: Path, desk: Desk, home: Path) -> None:
+    write_settings(tree, "settings.json", allow=["Bash(make)"], defaultMode="bypassPermissions")
+    untrusted = gather(home=home, cwd=tree)
+    assert untrusted.warnings == (
+        "Ignoring 1 permissions.allow entry from .claude/settings.json: this workspace has not been trusted. "
+        "Run Claude Code interactively here once and accept the trust dialog, or set "
+        f'projects["{tree}"].hasTrustDialogAccepted: true '
+        f"in {home}/.claude.json.",
+    )
+    assert untrusted.mode == "default"  # claude takes even this from the repository
+    assert bash(untrusted, desk, "make") == APPROVAL
+    (home / ".claude.json").write_text(json.dumps({"projects": {str(tree): {"hasTrustDialogAccepted": True}}}))
+    trusted = gather(home=home, cwd=tree)
+    assert trusted.warnings == ()
+    assert bash(trusted, desk, "make") == ""
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"permissions": 3}', '{"permissions": {"allow": "Bash", "deny": [1, "("]}}', "\xff"]
+)
+def test_broken_settings_say_nothing(tree: Path, desk: Desk, home: Path, content: str) -> None:
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_bytes(content.encode("latin-1"))
+    assert gather(home=home, cwd=tree).rules == ()
