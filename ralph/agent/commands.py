@@ -22,17 +22,22 @@ _RUN_OTHERS = _WRAPPERS | frozenset(
 )
 
 
-def matching_rule(rules: Sequence[Rule], command: str) -> bool:
-    """Tell whether a denying or asking rule meets any part of the command line, however it is dressed up."""
+def matching_rule(rules: Sequence[Rule], command: str) -> Rule | None:
+    """The denying or asking rule that meets any part of the command line, however it is dressed up."""
     script = read_script(command)
-    return any(_meets(rule, command, script) for rule in rules)
+    return next((rule for rule in rules if _meets(rule, command, script)), None)
 
 
-def denied_file(command: str, desk: Desk, rules: Sequence[Rule], home: Path) -> bool:
-    """Tell whether the command line names a file that no tool may see."""
+def rule_on_files(command: str, desk: Desk, rules: Sequence[Rule], home: Path) -> Rule | None:
+    """The rule that keeps a file which the command line names from every tool."""
     words = (word for part in read_script(command).commands for word in _words(part))
-    paths = (path for word in words for path in _paths(word, desk.cwd, desk))
-    return any(rule.covers_path(path, home) for path in paths for rule in rules)
+    paths = [path for word in words for path in _paths(word, desk.cwd, desk)]
+    return next((rule for rule in rules if any(rule.covers_path(path, home) for path in paths)), None)
+
+
+def allowing_rule(rules: Sequence[Rule], command: str) -> Rule | None:
+    """The rule that by itself allows the whole of a command line which is one simple command."""
+    return next((rule for rule in rules if rule.is_whole or rule.covers_command(command.strip())), None)
 
 
 def judge(command: str, desk: Desk, rules: Sequence[Rule], *, may_edit: bool) -> Denied | None:

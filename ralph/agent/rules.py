@@ -9,6 +9,8 @@ from typing import Literal
 from ralph.agent.globs import GlobError, compile_glob
 
 Behaviour = Literal["allow", "deny", "ask"]
+Source = Literal["config", "user_permanent", "user_reject"]
+"""In claude's words: a flag or the mode; a settings file that allows; one that denies."""
 
 _RULE = re.compile(r"(?P<tool>[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 _BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
@@ -16,16 +18,23 @@ _BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The call may run."""
+    """The call may run; `reason_type` and `source` are what the event says of the decision."""
+
+    reason_type: str = ""
+    source: Source = "config"
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The call must not run; `message` is what the model is told, the rest what the event says besides."""
+    """The call must not run; `message` is what the model is told, the rest what the events say besides."""
 
     message: str
     reason_type: str = ""
     reason: str = ""
+    by: Literal["ask", "rule", "mode"] = "ask"
+    """What stopped it: that nobody can be asked, a rule against it, or the mode."""
+
+    source: Source = "config"
     is_rejection: bool = False
     """The model is told in the form of a rejected call."""
 
@@ -38,6 +47,14 @@ class Rule:
     tool: str
     pattern: str
     base: Path
+    is_saved: bool = False
+    """It stands in a settings file."""
+
+    @property
+    def source(self) -> Source:
+        if not self.is_saved:
+            return "config"
+        return "user_reject" if self.behaviour == "deny" else "user_permanent"
 
     @property
     def is_whole(self) -> bool:
@@ -79,17 +96,12 @@ class Rule:
         return any(glob.matches(part.as_posix()) for part in (relative, *relative.parents[:-1]))
 
 
-def read_rule(behaviour: Behaviour, text: str, base: Path) -> Rule | None:
+def read_rule(behaviour: Behaviour, text: str, base: Path, *, is_saved: bool = False) -> Rule | None:
     """Read one rule; None: it is none."""
     match = _RULE.fullmatch(text.strip())
-    return Rule(behaviour, match["tool"], (match["pattern"] or "").strip(), base) if match else None
+    return Rule(behaviour, match["tool"], (match["pattern"] or "").strip(), base, is_saved) if match else None
 
 
-def read_rules(behaviour: Behaviour, texts: Iterable[str], base: Path) -> list[Rule]:
-    """Read rules, several of which may stand in one text with commas or blanks between them."""
-    parts = [part for text in texts for part in _split(text)]
-    return [rule for part in parts if (rule := read_rule(behaviour, part, base)) is not None]
-
-
-def _split(text: str) -> list[str]:
-    return [part for part in _BETWEEN_RULES.split(text.strip()) if part]
+def split_rules(texts: Iterable[str]) -> list[str]:
+    """Rules as flags take them: several may stand in one text, with commas or blanks between them."""
+    return [part for text in texts for part in _BETWEEN_RULES.split(text.strip()) if part]

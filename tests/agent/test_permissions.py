@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from ralph.agent.granted import gather
-from ralph.agent.permissions import Allowed, Denied, Permissions
+from ralph.agent.permissions import Allowed, Denied, Permissions, gather
 from ralph.agent.tools import Desk
 from tests.agent.conftest import Use
 
@@ -281,19 +281,19 @@ def test_a_redirection_beside_a_rule_is_judged_by_itself(tree: Path, desk: Desk,
 def test_a_denied_command_is_found_in_every_dress_even_unguarded(
     tree: Path, desk: Desk, home: Path, command: str
 ) -> None:
-    permissions = gather(home=home, cwd=tree, skip=True, disallowed=["Bash(rm:*)", "Read(./.env)"])
+    permissions = gather(home=home, cwd=tree, mode="bypassPermissions", disallowed=["Bash(rm:*)", "Read(./.env)"])
     assert bash(permissions, desk, command) == f"Permission to use Bash with command {command} has been denied."
 
 
 def test_what_a_denial_does_not_name_runs_unguarded(tree: Path, desk: Desk, home: Path) -> None:
-    permissions = gather(home=home, cwd=tree, skip=True, disallowed=["Bash(rm:*)", "Read(./.env)"])
+    permissions = gather(home=home, cwd=tree, mode="bypassPermissions", disallowed=["Bash(rm:*)", "Read(./.env)"])
     for command in ("rmdir zz", "ls $(make)", "echo rm", "cat a.txt > /tmp/x", "find . -name rmx"):
         assert bash(permissions, desk, command) == ""
 
 
 def test_a_question_stays_one_even_unguarded(tree: Path, desk: Desk, home: Path) -> None:
     write_settings(home, "settings.json", ask=["Bash(perl:*)"], deny=["Bash(make)"])
-    permissions = gather(home=home, cwd=tree, skip=True)
+    permissions = gather(home=home, cwd=tree, mode="bypassPermissions")
     asked = "Claude requested permissions to use Bash, but you haven't granted it yet."
     assert bash(permissions, desk, "perl -e 1") == asked
     assert bash(permissions, desk, "make") == "Permission to use Bash with command make has been denied."
@@ -326,14 +326,14 @@ def test_files_may_be_read_inside_and_written_in_the_mode_for_it(tree: Path, des
         f"Claude requested permissions to edit {tree}/.git/config which is a sensitive file."
     )
     assert "haven't granted it yet." in said(edits, desk, "Write", ".claude/settings.json")
-    assert said(gather(home=home, cwd=tree, skip=True), desk, "Write", ".git/config") == ""
+    assert said(gather(home=home, cwd=tree, mode="bypassPermissions"), desk, "Write", ".git/config") == ""
 
 
 def test_paths_outside_are_denied_in_every_mode(tree: Path, desk: Desk, home: Path) -> None:
     # claude lets a session without permissions, or with the whole tool allowed, out; the working directories hold here.
     for permissions in (
         gather(home=home, cwd=tree),
-        gather(home=home, cwd=tree, skip=True),
+        gather(home=home, cwd=tree, mode="bypassPermissions"),
         gather(home=home, cwd=tree, allowed=["Read", "Write"]),
     ):
         asked = "Claude requested permissions to {} {}, but you haven't granted it yet."
@@ -359,7 +359,7 @@ def test_file_rules(tree: Path, desk: Desk, home: Path, use: Use) -> None:
     permissions = gather(home=home, cwd=tree)
     denied = "File is in a directory that is denied by your permission settings."
     decided = permissions.decide("Read", {"file_path": "sub/x.txt"}, desk)
-    assert decided == Denied(denied, "rule", is_rejection=True)
+    assert decided == Denied(denied, "rule", by="rule", source="user_reject", is_rejection=True)
     assert said(permissions, desk, "Edit", "sub/x.txt") == (
         "File is covered by a Read deny rule in your permission settings and cannot be edited."
     )
@@ -382,7 +382,7 @@ def test_a_file_is_hidden_under_every_name_it_has(tree: Path, desk: Desk, home: 
 
 def test_a_tool_denied_whole_is_not_offered(tree: Path, desk: Desk, home: Path) -> None:
     permissions = gather(home=home, cwd=tree, disallowed=["Bash Write", "Read(./.env)"])
-    assert [tool for tool in ("Bash", "Read", "Write", "Edit") if permissions.offers(tool)] == ["Read", "Edit"]
+    assert permissions.removed(["Bash", "Read", "Write", "Edit"]) == {"Bash", "Write"}
     assert isinstance(permissions.decide("Bash", {"command": "ls"}, desk), Denied)
 
 
@@ -402,6 +402,40 @@ def test_where_nobody_may_be_asked_the_denial_says_so(tree: Path, desk: Desk, ho
     assert permissions.decide("Skill", {"skill": "x"}, desk) == Allowed()
 
 
+def test_a_decision_says_what_it_rests_on(tree: Path, desk: Desk, home: Path) -> None:
+    write_settings(home, "settings.json", allow=["Bash(perl:*)", "Edit(./sub/**)"], deny=["Bash(touch:*)"])
+    permissions = gather(home=home, cwd=tree, allowed=["Bash(make:*)"])
+    for tool, argument, decision in (
+        ("Read", "a.txt", Allowed("mode")),
+        ("Bash", "ls", Allowed("subcommandResults")),
+        ("Bash", "ls; make", Allowed("subcommandResults")),
+        ("Bash", "make all", Allowed("rule")),
+        ("Bash", "perl -e 1", Allowed("rule", "user_permanent")),
+        ("Write", "sub/n.txt", Allowed("rule", "user_permanent")),
+        ("Skill", "x", Allowed()),
+        ("Bash", "touch q", Denied("", "rule", by="rule", source="user_reject")),
+        ("Bash", "python3", Denied(APPROVAL, "other", APPROVAL)),
+    ):
+        name = {"Bash": "command", "Skill": "skill"}.get(tool, "file_path")
+        decided = permissions.decide(tool, {name: argument}, desk)
+        if isinstance(decided, Denied) and decided.by == "rule":
+            decided = dataclasses.replace(decided, message="")
+        assert decided == decision
+
+
+def test_a_skill_may_be_denied_by_name(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree, disallowed=["Skill(deploy)"])
+    assert isinstance(permissions.decide("Skill", {"skill": "deploy"}, desk), Denied)
+    assert permissions.decide("Skill", {"skill": "review"}, desk) == Allowed()
+
+
+def test_a_link_lends_no_leave(tree: Path, desk: Desk, home: Path) -> None:
+    (tree / "sub" / "alias").symlink_to(tree / "a.txt")
+    permissions = gather(home=home, cwd=tree, allowed=["Edit(./sub/**)"])
+    assert said(permissions, desk, "Write", "sub/n.txt") == ""
+    assert said(permissions, desk, "Write", "sub/alias").endswith("alias, but you haven't granted it yet.")
+
+
 def test_settings_add_up_and_the_nearest_mode_wins(tree: Path, desk: Desk, home: Path) -> None:
     write_settings(home, "settings.json", allow=["Bash(make)"], defaultMode="dontAsk")
     write_settings(tree, "settings.json", deny=["Bash(touch:*)"], defaultMode="acceptEdits")
@@ -411,14 +445,14 @@ def test_settings_add_up_and_the_nearest_mode_wins(tree: Path, desk: Desk, home:
     assert bash(permissions, desk, "make && perl -e 1") == ""
     assert bash(permissions, desk, "touch q") == "Permission to use Bash with command touch q has been denied."
     assert gather(home=home, cwd=tree, mode="plan").mode == "plan"
-    assert gather(home=home, cwd=tree, mode="plan", skip=True).mode == "bypassPermissions"
+    assert gather(home=home, cwd=tree, mode="bypassPermissions").mode == "bypassPermissions"
     assert gather(home=home, cwd=tree, sources=["user"]).mode == "dontAsk"
 
 
 def test_a_repository_that_is_not_trusted_allows_nothing(tree: Path, desk: Desk, home: Path) -> None:
     write_settings(tree, "settings.json", allow=["Bash(make)"], defaultMode="bypassPermissions")
     untrusted = gather(home=home, cwd=tree)
-    assert untrusted.warnings == (
+    assert untrusted.notes == (
         "Ignoring 1 permissions.allow entry from .claude/settings.json: this workspace has not been trusted. "
         "Run Claude Code interactively here once and accept the trust dialog, or set "
         f'projects["{tree}"].hasTrustDialogAccepted: true '
@@ -428,7 +462,7 @@ def test_a_repository_that_is_not_trusted_allows_nothing(tree: Path, desk: Desk,
     assert bash(untrusted, desk, "make") == APPROVAL
     (home / ".claude.json").write_text(json.dumps({"projects": {str(tree): {"hasTrustDialogAccepted": True}}}))
     trusted = gather(home=home, cwd=tree)
-    assert trusted.warnings == ()
+    assert trusted.notes == ()
     assert bash(trusted, desk, "make") == ""
 
 

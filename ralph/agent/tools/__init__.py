@@ -8,6 +8,7 @@ from ralph.agent.tools.edit import Edit
 from ralph.agent.tools.glob import Glob
 from ralph.agent.tools.grep import Grep
 from ralph.agent.tools.read import Read
+from ralph.agent.tools.skill import Skill
 from ralph.agent.tools.write import Write
 
 __all__ = ["Desk", "Tool", "ToolResult", "default_tools"]
@@ -15,5 +16,5 @@ __all__ = ["Desk", "Tool", "ToolResult", "default_tools"]
 
 def default_tools() -> Mapping[str, Tool]:
     """All tools, by name."""
-    tools: tuple[Tool, ...] = (Bash(), Edit(), Glob(), Grep(), Read(), Write())
+    tools: tuple[Tool, ...] = (Bash(), Edit(), Glob(), Grep(), Read(), Skill(), Write())
     return {tool.name: tool for tool in tools}

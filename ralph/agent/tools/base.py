@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ralph.agent.skills import Skill
+
 _DIGESTED = 1 << 20
 """Up to this size a file is compared by content: `touch` and a checkout back and forth change nothing."""
 
@@ -69,15 +71,18 @@ class Desk:
         environment: Mapping[str, str],
         scratch: Path,
         add_dirs: Sequence[Path] = (),
-        readable: Sequence[Path] = (),
+        skills: Mapping[str, Skill] | None = None,
         stop: threading.Event | None = None,
     ) -> None:
-        """`scratch` takes outputs kept whole; `readable` are folders that may be read though they lie outside."""
+        """`scratch` takes outputs kept whole; it and the folders of `skills` may be read wherever they lie."""
         self.start = cwd.resolve()
         self.cwd = self.start
         """Where a relative path begins; a `cd` in Bash moves it."""
         self.roots = tuple(dict.fromkeys([self.start, *((cwd / folder).resolve() for folder in add_dirs)]))
-        self.readable = (scratch.resolve(), *(folder.resolve() for folder in readable))
+        self.skills = skills or {}
+        self.loaded_skills: dict[str, str] = {}
+        folders = [skill.folder.resolve() for skill in self.skills.values() if skill.folder is not None]
+        self.readable = (scratch.resolve(), *folders)
         self.environment = environment
         self.scratch = scratch
         self.stop = stop or threading.Event()

@@ -1,0 +1,165 @@
+"""Deciding what may run: by rules, and by a mode for all that they do not mention.
+
+Nobody can be asked here, so what would be asked is denied, in claude's words; the run goes on. A path outside of the
+working directories is refused by the tools themselves, whatever is said here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ralph.agent.commands import allowing_rule, judge, matching_rule, rule_on_files
+from ralph.agent.harmless import is_sensitive
+from ralph.agent.rules import Allowed, Behaviour, Denied, Rule
+from ralph.agent.tools.base import Desk, text_argument
+from ralph.agent.tools.glob import base_of
+
+Mode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
+
+_WRITERS = ("Write", "Edit")
+_READERS = ("Read", "Glob", "Grep")
+_OUTSIDE = "Path is outside allowed working directories"
+_DENIED_FOLDER = "File is in a directory that is denied by your permission settings."
+_COVERED = "File is covered by a Read deny rule in your permission settings and cannot be edited."
+_DONT_ASK = (
+    "Permission to use {} has been denied because Claude Code is running in don't ask mode. IMPORTANT: You *may* "
+    "attempt to accomplish this action using other tools that might naturally be used to accomplish this goal, e.g. "
+    "using head instead of cat. But you *should not* attempt to work around this denial in malicious ways, e.g. do not "
+    "use your ability to run tests to execute non-test actions. You should only try to work around this restriction in "
+    "reasonable ways that do not attempt to bypass the intent behind this denial. If you believe this capability is "
+    "essential to complete the user's request, STOP and explain to the user what you were trying to do and why you "
+    "need this permission. Let the user decide how to proceed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """One session's rules; `notes` are for its stderr."""
+
+    mode: Mode
+    rules: tuple[Rule, ...]
+    home: Path
+    notes: tuple[str, ...] = ()
+
+    def removed(self, names: Iterable[str]) -> frozenset[str]:
+        """The tools that are denied whole: the model is not even told of them."""
+        return frozenset(name for name in names if any(rule.is_whole for rule in self._rules("deny", name)))
+
+    @property
+    def hides(self) -> Callable[[Path], bool] | None:
+        """For `Desk.hides`: which files no search may show; None: there are none."""
+        hiding = self._rules("deny", "Read")
+        return (lambda path: any(rule.covers_path(path, self.home) for rule in hiding)) if hiding else None
+
+    def decide(self, tool: str, arguments: Mapping[str, object], desk: Desk) -> Allowed | Denied:
+        """Decide on one call."""
+        if self.removed([tool]):
+            return Denied(f"Permission to use {tool} has been denied.", "rule", by="rule")
+        if tool == "Bash":
+            return self._decide_command(text_argument(arguments, "command"), desk)
+        if tool in _READERS:
+            return self._decide_reading(tool, arguments, desk)
+        if tool in _WRITERS:
+            return self._decide_writing(tool, desk.locate(text_argument(arguments, "file_path")), desk)
+        return self._decide_plainly(tool, text_argument(arguments, "skill"))
+
+    def _decide_command(self, command: str, desk: Desk) -> Allowed | Denied:
+        unseen = [*self._rules("deny", "Read"), *self._rules("deny", "Edit"), *self._rules("deny", "Write")]
+        against = matching_rule(self._rules("deny", "Bash"), command) or rule_on_files(command, desk, unseen, self.home)
+        if against:
+            return _by_rule(f"Permission to use Bash with command {command} has been denied.", against)
+        if matching_rule(self._rules("ask", "Bash"), command):
+            said = "Claude requested permissions to use Bash, but you haven't granted it yet."
+            return self._asked("Bash", Denied(said, "rule"))
+        allowing = self._rules("allow", "Bash")
+        if whole := next((rule for rule in allowing if rule.is_whole), None):
+            return Allowed("rule", whole.source)
+        if self.mode == "bypassPermissions":
+            return Allowed("mode")
+        if denied := judge(command, desk, allowing, may_edit=self.mode == "acceptEdits"):
+            return self._asked("Bash", denied)
+        rule = allowing_rule(allowing, command)
+        return Allowed("rule", rule.source) if rule else Allowed("subcommandResults")
+
+    def _decide_reading(self, tool: str, arguments: Mapping[str, object], desk: Desk) -> Allowed | Denied:
+        given = text_argument(arguments, "file_path" if tool == "Read" else "path")
+        if tool == "Glob" and (base := base_of(text_argument(arguments, "pattern"))):
+            given = base
+        path = desk.locate(given or ".")
+        if against := self._covering("deny", ["Read"], path):
+            said = _DENIED_FOLDER if tool == "Read" else f"Permission to read {path} has been denied."
+            return _by_rule(said, against, is_rejection=tool == "Read")
+        if self._covering("ask", ["Read", tool], path):
+            said = f"Claude requested permissions to read from {path}, but you haven't granted it yet."
+            return self._asked(tool, Denied(said, "rule"))
+        if denied := self._outside(tool, path, "read from", desk):
+            return denied
+        rule = self._covering("allow", ["Read", tool], path)
+        return Allowed("rule", rule.source) if rule and self.mode != "bypassPermissions" else Allowed("mode")
+
+    def _decide_writing(self, tool: str, path: Path, desk: Desk) -> Allowed | Denied:
+        if against := self._covering("deny", ["Read"], path):
+            return _by_rule(_COVERED if tool == "Edit" else _DENIED_FOLDER, against, is_rejection=True)
+        # claude 2.1.325 heeds only Edit(...) for both tools, which leaves a Write(...) in vain: here each one holds.
+        if against := self._covering("deny", _WRITERS, path):
+            return _by_rule(_DENIED_FOLDER, against, is_rejection=True)
+        asked = Denied(f"Claude requested permissions to write to {path}, but you haven't granted it yet.")
+        if self._covering("ask", _WRITERS, path):
+            return self._asked(tool, asked)
+        if self.mode == "plan":
+            return Denied(f"Cannot write to {path} while in plan mode.", "mode", by="mode")
+        if denied := self._outside(tool, path, "write to", desk):
+            return denied
+        if self.mode == "bypassPermissions":
+            return Allowed("mode")
+        if is_sensitive(path, desk):
+            return self._asked(tool, _sensitive(path, asked))
+        if rule := self._covering("allow", _WRITERS, path, whole_for=tool):
+            return Allowed("rule", rule.source)
+        return Allowed("mode") if self.mode == "acceptEdits" else self._asked(tool, asked)
+
+    def _decide_plainly(self, tool: str, name: str) -> Allowed | Denied:
+        """A tool whose rules, if they name anything, name it as a command is named."""
+        if against := next((rule for rule in self._rules("deny", tool) if rule.covers_command(name)), None):
+            return _by_rule(f"Permission to use {tool} with {name} has been denied.", against)
+        if any(rule.covers_command(name) for rule in self._rules("ask", tool)):
+            said = f"Claude requested permissions to use {tool}, but you haven't granted it yet."
+            return self._asked(tool, Denied(said, "rule"))
+        return Allowed()
+
+    def _outside(self, tool: str, path: Path, verb: str, desk: Desk) -> Denied | None:
+        refusal = desk.refusal(path, verb)
+        if not refusal:
+            return None
+        link = refusal.partition("granted it yet.")[2].strip().removesuffix(".")
+        kind = "safetyCheck" if link and verb == "write to" else "workingDir"
+        return self._asked(tool, Denied(refusal, kind, link or _OUTSIDE))
+
+    def _asked(self, tool: str, denied: Denied) -> Denied:
+        return Denied(_DONT_ASK.format(tool), "mode", by="mode") if self.mode == "dontAsk" else denied
+
+    def _covering(self, behaviour: Behaviour, tools: Iterable[str], path: Path, *, whole_for: str = "") -> Rule | None:
+        """The rule on this path, under its own name or its target's; `whole_for`: whose whole-tool rules count."""
+        for tool in dict.fromkeys(tools):
+            for rule in self._rules(behaviour, tool):
+                counts = not rule.is_whole or whole_for in ("", tool)
+                # What is allowed under one name must be so under the other: a link would lend its leave.
+                names = all if behaviour == "allow" else any
+                if counts and names(rule.covers_path(each, self.home) for each in {path, path.resolve()}):
+                    return rule
+        return None
+
+    def _rules(self, behaviour: Behaviour, tool: str) -> list[Rule]:
+        return [rule for rule in self.rules if rule.behaviour == behaviour and rule.tool == tool]
+
+
+def _by_rule(message: str, rule: Rule, *, is_rejection: bool = False) -> Denied:
+    return Denied(message, "rule", by="rule", source=rule.source, is_rejection=is_rejection)
+
+
+def _sensitive(path: Path, asked: Denied) -> Denied:
+    if ".claude" in path.parts:
+        return Denied(asked.message, "safetyCheck", asked.message)
+    said = f"Claude requested permissions to edit {path} which is a sensitive file."
+    return Denied(said, "safetyCheck", said)
