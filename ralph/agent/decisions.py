@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ralph.agent.commands import allowing_rule, judge, matching_rule, rule_on_files
+from ralph.agent.command_rules import allowing_rule, dangerous_removal, matching_rule, rule_on_files
+from ralph.agent.commands import judge
 from ralph.agent.harmless import is_sensitive
 from ralph.agent.rules import Allowed, Behaviour, Denied, Rule
 from ralph.agent.tools.base import Desk, text_argument
@@ -73,10 +74,11 @@ class Permissions:
             said = "Claude requested permissions to use Bash, but you haven't granted it yet."
             return self._asked("Bash", Denied(said, "rule"))
         allowing = self._rules("allow", "Bash")
-        if whole := next((rule for rule in allowing if rule.is_whole), None):
-            return Allowed("rule", whole.source)
         if self.mode == "bypassPermissions":
             return Allowed("mode")
+        if whole := next((rule for rule in allowing if rule.is_whole), None):
+            dangerous = dangerous_removal(command, desk)
+            return self._asked("Bash", dangerous) if dangerous else Allowed("rule", whole.source)
         if denied := judge(command, desk, allowing, may_edit=self.mode == "acceptEdits"):
             return self._asked("Bash", denied)
         rule = allowing_rule(allowing, command)

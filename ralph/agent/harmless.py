@@ -9,8 +9,8 @@ from ralph.agent.tools.base import Desk
 READS = {
     "ls": "list files in", "cat": "concatenate files from", "head": "read the beginning of files from",
     "tail": "read the end of files from", "cd": "change directories to", "find": "search for files in",
-    "grep": "search for patterns in files from", "wc": "count lines in files from",
-    "sort": "sort the contents of files from", "stat": "read file information from",
+    "grep": "search for patterns in files from", "wc": "count lines/words/bytes in files from",
+    "sort": "sort contents of files from", "stat": "read file stats from",
     "diff": "compare files from", "sed": "read and edit files in",
 }  # fmt: skip
 """What a program that reads does, as a refusal puts it."""
@@ -21,9 +21,12 @@ _HARMLESS = frozenset({
     "ps", "pwd", "readlink", "realpath", "rev", "seq", "sha1sum", "sha256sum", "sleep", "stat", "tac", "tail",
     "test", "tr", "true", "type", "uname", "uptime", "wait", "wc", "which", "whoami",
 })  # fmt: skip
-NO_FILES = frozenset(
-    {"echo", "printf", "expr", "seq", "sleep", "type", "which", "true", "false", ":", "tr", "uname", "wait"}
-)
+NO_FILES = frozenset({
+    ":", "[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true", "type",
+    "uname", "wait", "which",
+})  # fmt: skip
+"""Programs that open none of the files they are told of."""
+
 _GIT = frozenset({"blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"})
 _GIT_WRITES = ("--output", "-o", "--ext-diff", "--textconv", "-O")
 FIND_ACTS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
@@ -40,11 +43,19 @@ _PRINT_SED = re.compile(r"[\d,$]+p(;[\d,$]+p)*")
 def is_harmless(part: Command) -> bool:
     """Tell whether the command only looks, whatever it is given; where it looks is another question."""
     name, *words = part.words
+    if any(word.startswith("--files0-from") for word in words):
+        return False
     match name:
         case "git":
             return bool(words) and words[0] in _GIT and not any(word.startswith(_GIT_WRITES) for word in words)
-        case "find":
-            return True  # what acts was refused before
+        case "cd":
+            return len(words) == 1 and not words[0].startswith("-")  # else it goes home, or back
+        case "find":  # what acts was refused before; links would lead out of what was looked at
+            return not {"-L", "-H", "-follow", "-files0-from"} & set(words)
+        case "grep":
+            return not any(re.match(r"-[a-zA-Z]*R|--deref", word) for word in words)
+        case "diff":
+            return not any(re.match(r"-[a-zA-Z]*r|--rec", word) for word in words)
         case "sed":
             return len(words) >= 2 and words[0] == "-n" and _PRINT_SED.fullmatch(words[1]) is not None
         case "sort":

@@ -15,13 +15,18 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 _LOOP_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 """In capitals it could be PATH."""
 
-_PASSED_OVER = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "time", "{", "}"})
-_NOT_READ = frozenset({"[[", "case", "coproc", "esac", "function", "select"})
+_PASSED_OVER = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "time"})
+_NOT_READ = frozenset({"[[", "{", "}", "case", "coproc", "esac", "function", "select"})
 
 NESTED = "A nested command in this command can't be checked before it runs"
 NESTED_AS_FILE = "A command used as a file in this command can't be checked before it runs"
 HERE_DOCUMENT = "Heredoc with unquoted delimiter undergoes shell expansion"
 BRACES = "Brace expansion"
+GROUP = "A group in braces or double parentheses in this command can't be checked before it runs"
+BACKGROUND = (
+    "This command uses the `&` background operator, which defers execution past approval-time safety checks. Approve "
+    "only if you trust it."
+)
 OPERATORS = "This command uses shell operators that require approval for safety"
 
 
@@ -69,6 +74,9 @@ class Script:
     obstacle: str
     """Why the line cannot be judged by its commands; empty: it can."""
 
+    background: bool = False
+    """Something of it goes on while the rest runs."""
+
 
 @dataclass(slots=True)
 class _Reader:
@@ -80,12 +88,13 @@ class _Reader:
     begin: int = 0
     operator: str = ""
     obstacle: str = ""
+    background: bool = False
 
     def read(self) -> Script:
         while self.at < len(self.text):
             self._step()
         self._finish(self.at)
-        return Script(tuple(self.commands), self.obstacle)
+        return Script(tuple(self.commands), self.obstacle, self.background)
 
     def _meet(self, obstacle: str) -> None:
         self.obstacle = self.obstacle or obstacle
@@ -105,6 +114,7 @@ class _Reader:
             self._redirect(match)
         elif separator := next((mark for mark in _SEPARATORS if rest.startswith(mark)), ""):
             self._finish(self.at)
+            self.background |= separator == "&"
             self.at += len(separator)
             self.begin, self.operator = self.at, separator
         elif rest[0] in "()":
@@ -119,7 +129,7 @@ class _Reader:
         elif word in _PASSED_OVER:
             self.begin = self.at
         elif word in _NOT_READ:
-            self._meet(OPERATORS)
+            self._meet(GROUP if word == "{" else OPERATORS)
         else:
             self.words.append(word)
 

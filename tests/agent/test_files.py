@@ -185,7 +185,18 @@ def test_write_refuses_a_directory(use: Use, here: Path) -> None:
 
 def test_write_into_a_file_as_if_it_were_a_folder(use: Use, here: Path) -> None:
     (here / "b.txt").touch()
-    assert use("Write", file_path="b.txt/x", content="x").is_error
+    said = f"ENOTDIR: not a directory, {{}} '{here}/b.txt/x'"
+    assert said.format("stat") in use("Write", file_path="b.txt/x", content="x").content
+    assert said.format("stat") in use("Edit", file_path="b.txt/x", old_string="x", new_string="y").content
+    assert use("Read", file_path="b.txt/x").content == said.format("open")
+
+
+def test_a_patch_shows_leading_tabs_as_spaces(use: Use, here: Path) -> None:
+    (here / "a.py").write_text("\t\tone\n\ttwo\ttabs\n")
+    use("Read", file_path="a.py")
+    edit = use("Edit", file_path="a.py", old_string="two", new_string="2")
+    assert isinstance(edit.detail, dict)
+    assert edit.detail["structuredPatch"][0]["lines"] == ["     one", "-  two\ttabs", "+  2\ttabs"]
 
 
 def test_edit_replaces_the_only_match(use: Use, here: Path) -> None:

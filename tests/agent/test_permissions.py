@@ -16,6 +16,11 @@ NESTED = "A nested command in this command can't be checked before it runs"
 APPROVAL = "This command requires approval"
 OPERATORS = "This command uses shell operators that require approval for safety"
 
+BACKGROUND = (
+    "This command uses the `&` background operator, which defers execution past approval-time safety checks. Approve "
+    "only if you trust it."
+)
+
 
 def many(part: str) -> str:
     return f"This Bash command contains multiple operations. The following part requires approval: {part}"
@@ -66,6 +71,8 @@ def write_settings(folder: Path, name: str, **permissions: object) -> None:
         "git log --oneline -3",
         "git diff HEAD",
         "echo hi > /dev/null",
+        "ls sub > /dev/null 2>&1",
+        "test -f /etc/hostname",
         "ls 2>&1",
         "for i in a b; do echo $i; done",
         "if test -f a.txt; then cat a.txt; fi",
@@ -88,6 +95,7 @@ def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str
         ("ls && make", many("make")),
         ("ls\nmake all", many("make all")),
         ("ls & make", many("make")),
+        ("ls &", BACKGROUND),
         ("ls | tee f", many("tee f")),
         ("ls $(make)", NESTED),
         ("ls `make`", NESTED),
@@ -99,6 +107,7 @@ def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str
         ("cat {a,b}.txt", "Brace expansion"),
         ("cat $'\\x2fetc'", OPERATORS),
         ("echo 'unclosed", OPERATORS),
+        ("{ ls; }", "A group in braces or double parentheses in this command can't be checked before it runs"),
         ("FOO=1 ls", APPROVAL),
         ("PATH=/tmp/ls", APPROVAL),
         ("for PATH in /tmp; do ls; done", OPERATORS),
@@ -111,6 +120,12 @@ def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str
         ("git -c core.pager=make log", APPROVAL),
         ("git commit -m x", APPROVAL),
         ("date -s 2020-01-01", APPROVAL),
+        ("cd; cat .bashrc", many("cd")),
+        ("cd - && ls", many("cd -")),
+        ("grep -Rn x .", APPROVAL),
+        ("find -L . -name x", APPROVAL),
+        ("diff -r sub elsewhere", APPROVAL),
+        ("wc --files0-from=list", APPROVAL),
         ("cat $X", "Contains simple_expansion"),
         (
             "find . -delete",
@@ -131,15 +146,15 @@ def test_what_does_more_than_look_is_not_run(tree: Path, desk: Desk, home: Path,
         ("ls /etc", "/etc", "list files in"),
         ("cat /etc/hostname", "/etc/hostname", "concatenate files from"),
         ("cd /tmp && ls", "/tmp", "change directories to"),
-        ("cat link", "@/link", "concatenate files from"),
-        ("cat l*", "@/link", "concatenate files from"),
-        ("cat e*/hostname", "@/elsewhere/hostname", "concatenate files from"),
+        ("cat link", "/etc/hostname", "concatenate files from"),
+        ("cat l*", "/etc/hostname", "concatenate files from"),
+        ("cat e*/hostname", "/etc/hostname", "concatenate files from"),
+        ("cat elsewhere/../hostname", "/hostname", "concatenate files from"),
         ("grep -f/etc/passwd x a.txt", "/etc/passwd", "search for patterns in files from"),
         ("cd sub && cat ../../x", "@/../x", "concatenate files from"),
         ("cd sub && ls; cat ../x", "@/../x", "concatenate files from"),
         ("cd nosuch; cat ../x", "@/../x", "concatenate files from"),
         ("rm -rf /tmp/zzz", "/tmp/zzz", "remove files from"),
-        ("rm -rf .", "@", "remove files from"),
         ("cp /etc/passwd a.txt", "/etc/passwd", "copy files to"),
     ],
 )
@@ -158,7 +173,7 @@ def test_nothing_reaches_outside(tree: Path, desk: Desk, home: Path, command: st
         ("rm a.txt", "a.txt"),
         ("mkdir -p n", "n"),
         ("sed -i s/a/b/ a.txt", "a.txt"),
-        ("mv a.txt b", "b"),
+        ("mv a.txt b", "a.txt"),
     ],
 )
 def test_edits_by_shell_need_the_mode_for_it(tree: Path, desk: Desk, home: Path, command: str, path: str) -> None:
@@ -187,7 +202,8 @@ def test_redirections_are_writes(tree: Path, desk: Desk, home: Path) -> None:
         assert "The path is outside the working directories" in bash(edits, desk, command)
     assert bash(edits, desk, "echo hi > $X") == "Contains simple_expansion"
     assert "needs approval" in bash(edits, desk, "echo hi > .git/config")
-    assert bash(edits, desk, "cat < /etc/passwd") == APPROVAL
+    assert bash(edits, desk, "cat < /etc/passwd").startswith("Input redirection from '/etc/passwd' was blocked. ")
+    assert "outside the working directories" in bash(edits, desk, "echo hi > elsewhere/../f.txt")
 
 
 RULES = ["Bash(git commit:*),Bash(make:*)", "Bash(npm run test)", "Bash(python3 *)", "Bash(docker * ps)"]
@@ -350,6 +366,28 @@ def test_paths_outside_are_denied_in_every_mode(tree: Path, desk: Desk, home: Pa
     outside = "Path is outside allowed working directories"
     refused = "Claude requested permissions to read from /etc, but you haven't granted it yet."
     assert glob == Denied(refused, "workingDir", outside)
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "what"),
+    [
+        ("rm -rf /", "/", "a critical system directory"),
+        ("rm -rf ~", "~", "a critical system directory"),
+        ("ls; rm -rf ~/", "~", "a critical system directory"),
+        ("rm -rf /usr", "/usr", "a critical system directory"),
+        ("rm -rf .", "@", "a workspace directory ("),
+        ("timeout 5 rm -r ../repo", "@", "a workspace directory ("),
+        ("rm -rf ..", "@/..", "a workspace directory ("),
+    ],
+)
+def test_a_whole_workspace_is_not_removed_though_bash_is_allowed(
+    tree: Path, desk: Desk, home: Path, command: str, path: str, what: str
+) -> None:
+    at = str(tree.parent) if path == "@/.." else path.replace("@", str(tree)).replace("~", str(home))
+    for permissions in (gather(home=home, cwd=tree, allowed=["Bash"]), gather(home=home, cwd=tree, mode="acceptEdits")):
+        said = bash(permissions, desk, command)
+        assert said.startswith(f"Dangerous rm operation detected: '{at}'\n\nThis command would remove {what}")
+    assert bash(gather(home=home, cwd=tree, allowed=["Bash"]), desk, "rm -rf sub /tmp/zz") == ""
 
 
 def test_file_rules(tree: Path, desk: Desk, home: Path, use: Use) -> None:

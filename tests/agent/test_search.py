@@ -146,6 +146,8 @@ def test_grep_lists_files_last_changed_first(use: Use, tree: Path, engine: str) 
     assert isinstance(part.detail, dict)
     assert (part.detail["appliedLimit"], part.detail["appliedOffset"], part.detail["totalFiles"]) == (2, 1, 8)
     assert use("Grep", pattern="nomatch").content == "No files found"
+    beyond = use("Grep", pattern="foo", offset=20).content
+    assert beyond == "No entries at this offset. [Showing results with pagination = offset: 20]"
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,15 @@ def in_node_words(error: OSError, action: str, path: object) -> str:
     return f"{code}: {said}, {action} '{path}'"
 
 
+def exists(path: Path) -> bool:
+    """Tell whether there is something; a path that leads through a file is a fault, not an absence."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def missing(path: Path, desk: Desk) -> str:
     """That the file does not exist, and which one might be meant: the same name with another ending."""
     said = f"File does not exist. Note: your current working directory is {desk.cwd}."

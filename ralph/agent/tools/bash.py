@@ -99,7 +99,7 @@ def _run(command: str, log: Path, landed: Path, timeout: float, desk: Desk) -> _
     shell = str(usual) if usual.exists() else shutil.which("bash", path=desk.environment.get("PATH")) or "bash"
     # `eval` on a quoted word, so that no syntax of the command can reach what follows it.
     script = f"eval {shlex.quote(command)} < /dev/null && pwd -P >| {shlex.quote(str(landed))}"
-    environment = {**desk.environment, "SHELL": shell, "CLAUDECODE": "1", "GIT_EDITOR": "true"}
+    environment = {**desk.environment, "SHELL": shell, "CLAUDECODE": "1", "GIT_EDITOR": "true", "CDPATH": ""}
     deadline = time.monotonic() + timeout
     ended: tuple[int, str] | None = None
     with Child([shell, "-c", script], cwd=desk.cwd, environment=environment, stdout_log=log, stderr_log=None) as child:

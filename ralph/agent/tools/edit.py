@@ -8,6 +8,7 @@ from ralph.agent.tools.base import (
     Desk,
     ToolResult,
     crashed,
+    exists,
     failed,
     flag_argument,
     in_node_words,
@@ -59,13 +60,13 @@ class Edit:
         if old == new:
             return rejected("No changes to make: old_string and new_string are exactly the same.")
         try:
-            if not path.exists():
+            if not exists(path):
                 return _create(given, path, new, desk) if not old else rejected(missing(path, desk))
             return _change(given, path, old, new, desk, every=flag_argument(arguments, "replace_all"))
         except DiskError as error:
             return failed(error.message)
         except OSError as error:
-            return crashed(self.name, in_node_words(error, "open", path))
+            return crashed(self.name, in_node_words(error, "stat", path))
 
 
 def _create(given: str, path: Path, new: str, desk: Desk) -> ToolResult:

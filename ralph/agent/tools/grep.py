@@ -127,7 +127,8 @@ def _files(names: list[str], page: _Page, desk: Desk) -> ToolResult:
     shown = page.cut(names)
     detail = {"mode": "files_with_matches", "filenames": shown, "numFiles": len(shown), "totalFiles": len(names)}
     if not shown:
-        return ToolResult("No files found", detail={**detail, **page.detail(names)})
+        beyond = f"No entries at this offset. [Showing results with pagination = {page.told(names)}]"
+        return ToolResult(beyond if names else "No files found", detail={**detail, **page.detail(names)})
     head = " ".join(part for part in (f"Found {len(shown)} {_files_word(len(shown))}", page.told(names)) if part)
     return ToolResult("\n".join([head, *shown]), detail={**detail, **page.detail(names)})
 

@@ -1,18 +1,26 @@
 """The difference between two texts, in the hunks that an Edit's or Write's event carries."""
 
 import difflib
+import re
 
 _CONTEXT = 3
 _COMPARED = 1500
 """Lines beyond which a changed middle is told as one replacement: comparing takes their product."""
+
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+"""At the beginning of a line they are shown as two spaces each: patches are for people."""
 
 _NO_NEWLINE = "\\ No newline at end of file"
 
 
 def structured_patch(before: str, after: str) -> list[dict[str, object]]:
     """The hunks between two texts, with three lines of context."""
-    old, new = _lines(before), _lines(after)
+    old, new = _lines(_TABS.sub(_as_spaces, before)), _lines(_TABS.sub(_as_spaces, after))
     return [_hunk(group, old, new) for group in _groups(_changes(old, new))]
+
+
+def _as_spaces(tabs: re.Match[str]) -> str:
+    return "  " * len(tabs[0])
 
 
 def _lines(text: str) -> list[str]:

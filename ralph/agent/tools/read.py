@@ -68,10 +68,10 @@ class Read:
             return failed(refusal)
         try:
             status = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return failed(missing(path, desk))
         except OSError as error:
-            return failed(in_node_words(error, "stat", path))
+            return failed(in_node_words(error, "open", path))
         if stat.S_ISDIR(status.st_mode):
             return failed(f"EISDIR: illegal operation on a directory, read '{path}'")
         if not stat.S_ISREG(status.st_mode):  # a pipe would hold the session for ever, a device never end

@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ralph.agent.tools.base import Desk, ToolResult, crashed, failed, in_node_words, rejected, schema, text_argument
+from ralph.agent.tools.base import (
+    Desk,
+    ToolResult,
+    crashed,
+    exists,
+    failed,
+    in_node_words,
+    rejected,
+    schema,
+    text_argument,
+)
 from ralph.agent.tools.patch import structured_patch
 from ralph.agent.tools.textfile import BYTE_ORDER_MARK, TextFile, read_text_file, refusal_to_write, write_text_file
 from ralph.errors import DiskError
@@ -41,14 +51,14 @@ class Write:
         except DiskError as error:
             return failed(error.message)
         except OSError as error:
-            return crashed(self.name, in_node_words(error, "open", path))
+            return crashed(self.name, in_node_words(error, "stat", path))
 
     def _write(self, given: str, path: Path, content: str, desk: Desk) -> ToolResult:
         if path.is_dir():
             return rejected(
                 f"{path} is a directory, not a file. To create a file inside it, include the file name in file_path."
             )
-        if not path.exists():
+        if not exists(path):
             write_text_file(path, TextFile(content, "utf-8", crlf=False, trouble=""))
             desk.saw(path, whole=True)
             said = f"File created successfully at: {given}{CURRENT}"
