@@ -13,7 +13,8 @@ from ralph.agent.command_rules import allowing_rule, dangerous_removal, matching
 from ralph.agent.commands import judge
 from ralph.agent.harmless import is_sensitive
 from ralph.agent.rules import Allowed, Behaviour, Denied, Rule
-from ralph.agent.tools.base import Desk, text_argument
+from ralph.agent.tools.arguments import text_argument
+from ralph.agent.tools.base import Desk
 from ralph.agent.tools.glob import base_of
 
 Mode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]

@@ -115,8 +115,8 @@ def test_an_interrupt_ends_the_command(use: Use, desk: Desk, here: Path) -> None
     stopper.start()
     ran = use("Bash", command=f"echo $$ > {pid}; while :; do sleep 1; done")
     stopper.join()
-    assert ran.is_error
-    assert "<error>Command was aborted before completion</error>" in ran.content
+    assert (ran.is_error, ran.detail) == (True, "User rejected tool use")
+    assert ran.content.startswith("The user doesn't want to proceed with this tool use. The tool use was rejected ")
     assert not is_alive(pid_in(pid))
 
 

@@ -4,7 +4,6 @@ Wordings and shapes here and in the tools are those of Claude Code 2.1.325 unles
 harness or a model has learnt to read there, it reads here.
 """
 
-import errno
 import hashlib
 import os
 import threading
@@ -131,82 +130,6 @@ class Desk:
         self._kept += 1
         self.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         return self.scratch / f"{tool.lower()}-{self._kept}.txt"
-
-
-def failed(message: str) -> ToolResult:
-    """The tool tried and could not."""
-    return ToolResult(message, is_error=True, detail=f"Error: {message}")
-
-
-def rejected(message: str) -> ToolResult:
-    """The tool would not even try: the call itself makes no sense as things stand."""
-    return ToolResult(f"<tool_use_error>{message}</tool_use_error>", is_error=True, detail=f"Error: {message}")
-
-
-def crashed(tool: str, message: str) -> ToolResult:
-    """The call met something that nobody foresaw."""
-    said = f"Error calling tool ({tool}): {message}"
-    return ToolResult(f"<tool_use_error>{said}</tool_use_error>", is_error=True, detail=said)
-
-
-def in_node_words(error: OSError, action: str, path: object) -> str:
-    """The error as the original's runtime words it."""
-    code = errno.errorcode.get(error.errno or 0, "EIO")
-    said = "illegal operation on a directory" if code == "EISDIR" else (error.strerror or str(error)).lower()
-    return f"{code}: {said}, {action} '{path}'"
-
-
-def exists(path: Path) -> bool:
-    """Tell whether there is something; a path that leads through a file is a fault, not an absence."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def missing(path: Path, desk: Desk) -> str:
-    """That the file does not exist, and which one might be meant: the same name with another ending."""
-    said = f"File does not exist. Note: your current working directory is {desk.cwd}."
-    try:
-        near = sorted(other.name for other in path.parent.iterdir() if other.stem == path.stem and other != path)
-    except OSError:
-        return said
-    return f"{said} Did you mean {near[0]}?" if near else said
-
-
-def text_argument(arguments: Mapping[str, object], name: str, default: str = "") -> str:
-    value = arguments.get(name, default)
-    return value if isinstance(value, str) else default
-
-
-def number_argument(arguments: Mapping[str, object], name: str) -> int | None:
-    """A number, also where a model wrote it as text: the original takes that too."""
-    match arguments.get(name):
-        case bool():
-            return None
-        case int() | float() as value:
-            return int(value)
-        case str() as text if text.lstrip("-").isdigit():
-            return int(text)
-        case _:
-            return None
-
-
-def flag_argument(arguments: Mapping[str, object], name: str, *, default: bool = False) -> bool:
-    value = arguments.get(name, default)
-    return value if isinstance(value, bool) else value == "true"
-
-
-def schema(properties: Mapping[str, Mapping[str, object]], *required: str) -> Mapping[str, object]:
-    """The JSON schema of an object with these properties and no others."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
 
 
 def _look_at(path: Path, *, whole: bool) -> Seen | None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.agent.shell import last_program, programs
-from ralph.agent.tools.base import Desk, ToolResult, failed, number_argument, schema, text_argument
+from ralph.agent.tools.arguments import number_argument, schema, text_argument
+from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
+from ralph.agent.tools.outcomes import INTERRUPTED, failed
 from ralph.errors import DiskError
 from ralph.process import Child, StartError
 
@@ -23,7 +25,6 @@ _SHOWN_OF_FAILURE = 10_000
 _LARGEST = 1 << 30
 """Bytes after which a command that does not stop talking is ended: its output is kept on disk."""
 
-_ABORTED = "<error>Command was aborted before completion</error>"
 _TIMED_OUT, _FLOODED, _STOPPED = 143, 144, 137
 """Exit codes of what did not end by itself; the first is the original's, whatever signal it took."""
 
@@ -81,6 +82,8 @@ class Bash:
         landed = log.with_suffix(".cwd")
         try:
             ran = _run(command, log, landed, _timeout(arguments, desk.environment), desk)
+            if ran.said is INTERRUPTED:
+                return ToolResult(INTERRUPTED, is_error=True, detail="User rejected tool use")
             moved = _follow(landed, desk)
             return _told(command, ran, moved, log)
         except StartError as error:
@@ -105,7 +108,7 @@ def _run(command: str, log: Path, landed: Path, timeout: float, desk: Desk) -> _
     with Child([shell, "-c", script], cwd=desk.cwd, environment=environment, stdout_log=log, stderr_log=None) as child:
         while ended is None and child.read(_POLL) is not None:
             if desk.stop.is_set():
-                ended = _STOPPED, _ABORTED
+                ended = _STOPPED, INTERRUPTED
             elif time.monotonic() > deadline:
                 ended = _TIMED_OUT, f"Command timed out after {_duration(timeout)}"
             elif log.stat().st_size > _LARGEST:

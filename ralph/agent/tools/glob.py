@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ralph.agent.globs import GlobError, compile_glob
-from ralph.agent.tools.base import Desk, ToolResult, failed, schema, text_argument
+from ralph.agent.tools.arguments import schema, text_argument
+from ralph.agent.tools.base import Desk, ToolResult
+from ralph.agent.tools.outcomes import failed
 from ralph.agent.tree import all_files
 
 _MOST = 100

@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Mapping
 
 from ralph.agent.globs import GlobError
-from ralph.agent.tools.base import Desk, ToolResult, failed, flag_argument, number_argument, schema, text_argument
+from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
+from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.glob import REJECTED
 from ralph.agent.tools.large import kept_in_file
+from ralph.agent.tools.outcomes import failed
 from ralph.agent.tools.plain_search import search_plainly
 from ralph.agent.tools.ripgrep import search_by_ripgrep
 from ralph.agent.tools.search import Search, SearchRejectedError, SearchTimeoutError

@@ -5,19 +5,10 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from ralph.agent.tools.base import (
-    Desk,
-    ToolResult,
-    failed,
-    flag_argument,
-    in_node_words,
-    missing,
-    number_argument,
-    rejected,
-    schema,
-    text_argument,
-)
+from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
+from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import format_size
+from ralph.agent.tools.outcomes import failed, in_node_words, missing, rejected
 from ralph.agent.tools.textfile import TextFile, decode, note_on
 
 _LARGEST = 256 * 1024
