@@ -1,0 +1,135 @@
+"""What every model offers: a request becomes a stream of what it says. Blocks are those of the Messages API, verbatim."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ralph.pricing import Tokens
+
+Block = Mapping[str, object]
+"""One content block as the Messages API writes it: text, thinking, tool_use."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """A tool as the model is told of it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything said so far, and what may be called."""
+
+    system: Sequence[str]
+    messages: Sequence[Mapping[str, object]]
+    tools: Sequence[ToolOffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A message began; its usage is what the model knew then: one token of output."""
+
+    message_id: str
+    model: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """So many characters were just thought."""
+
+    characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A block is complete."""
+
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The message is complete; `tokens` is what it used."""
+
+    stop_reason: str
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """The model could not be had; it is asked again after a pause."""
+
+    attempt: int
+    most: int
+    delay_ms: int
+    status: int | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTold:
+    """The subscription's window, as the API reported it."""
+
+    info: Mapping[str, object]
+
+
+Utterance = Started | Thinking | Said | Ended | Retrying | QuotaTold
+
+
+class ModelError(Exception):
+    """The model gave no message, and asking again will not help; worded as the result is to say it."""
+
+    def __init__(self, text: str, error: str, **facts: object) -> None:
+        """`error` is claude's word for the kind; `facts` go into the events as they are."""
+        super().__init__(text)
+        self.text = text
+        self.error = error
+        self.status = facts.pop("status", None)
+        self.terminal_reason = str(facts.pop("terminal_reason", "api_error"))
+        self.advice = str(facts.pop("advice", ""))
+        """One line for whoever reads stderr."""
+        self.facts = facts
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a result says of a model besides its usage."""
+
+    context_window: int
+    max_output: int
+
+
+class Model(Protocol):
+    """One model, ready to be asked. Slow imports wait until it is."""
+
+    @property
+    def name(self) -> str:
+        """The full id."""
+        ...
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def key_source(self) -> str:
+        """Where the key came from, in claude's words."""
+        ...
+
+    def ask(self, request: Request, cancelled: threading.Event) -> Iterator[Utterance]:
+        """Say what the model says; after `cancelled` nothing more is asked. Raises ModelError."""
+        ...
+
+
+@dataclass(slots=True)
+class Reply:
+    """A message as it was heard."""
+
+    message_id: str = ""
+    blocks: list[Block] = field(default_factory=list[Block])
+    stop_reason: str = ""
+    tokens: Tokens = Tokens()
