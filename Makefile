@@ -9,7 +9,11 @@ FUZZ_LOCK := requirements/fuzz.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: test check format soak sweep fuzz bench lock tools wheel clean
+.PHONY: test demo check format soak sweep fuzz bench lock tools wheel clean
+
+# A first look, on a machine that has nothing yet: ralph on a throwaway repository, with a script in the model's place.
+demo: $(VENV)/.installed
+	@examples/demo/play "$(CURDIR)/$(BIN)/ralph"
 
 test: tools
 	@$(MAKE) --no-print-directory check

@@ -52,7 +52,10 @@ class Row:
     hint: str = ""
 
 
-_LOGIN = "log in with the agent's own command (Claude Code: run `claude`, type /login), then run this again"
+_LOGIN = (
+    "log in with the agent's own command (Claude Code: run `claude`, type /login;"
+    " ralph-claude: set ANTHROPIC_API_KEY), then run this again"
+)
 
 TABLE: dict[End, Row] = {
     End.OK: Row("a valid verdict", Policy.ITERATION),

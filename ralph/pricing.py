@@ -2,7 +2,6 @@
 
 import functools
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +85,8 @@ def canonical(model: str) -> str:
 
 def parse(text: str) -> Prices:
     """Read a table; what is not a price raises ValueError."""
+    import tomllib
+
     return Prices({model: _price(jsonline.mapping(entry)) for model, entry in tomllib.loads(text).items()})
 
 

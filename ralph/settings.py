@@ -1,11 +1,10 @@
 """All sources of settings, folded into one frozen `Settings` that knows where each value came from.
 
-The only module that reads the environment, `.env` and TOML files, and the only one that writes TOML.
+The only module that makes settings of the environment, `.env` and TOML files, and the only one that writes TOML.
 """
 
 import io
 import logging
-import os
 import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +16,13 @@ import dotenv
 import platformdirs
 import tomli_w
 
+from ralph import environ
 from ralph.budget import Limits, Reasoning
 from ralph.errors import DiskError, UsageError
 from ralph.files import replace_file
 from ralph.nearest import did_you_mean
 from ralph.quantities import parse_count, parse_duration, parse_money
-from ralph.runners import AGENTS
+from ralph.runners import AGENTS, ClaudeOptions
 
 PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
 WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
@@ -130,16 +130,6 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaudeSettings:
-    path: str
-    permission_mode: str
-    auth: str
-    project_settings: bool
-    max_retries: int
-    extra_args: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Every value in force."""
 
@@ -156,7 +146,7 @@ class Settings:
     failures: int
     worker_tools: tuple[str, ...]
     worker_system_prompt_file: str
-    claude: ClaudeSettings
+    claude: ClaudeOptions
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
 
@@ -195,17 +185,9 @@ class _Collected:
                     self.faults.append(f"{where}: {fault}")
 
 
-_GIT_REDIRECTIONS = (
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
-    "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
-)  # fmt: skip
-
-
 def environment() -> dict[str, str]:
     """The environment ralph was started with, less what would point git (started from a hook, say) at another tree."""
-    for name in _GIT_REDIRECTIONS:
-        os.environ.pop(name, None)
-    return dict(os.environ)
+    return environ.without_redirections()
 
 
 def ralph_dir(env: Mapping[str, str]) -> Path:
@@ -275,7 +257,7 @@ def _settings(collected: _Collected) -> Settings:
         failures=cast("int", get("failures")),
         worker_tools=cast("tuple[str, ...]", get("modes.worker.tools")),
         worker_system_prompt_file=cast("str", get("modes.worker.system_prompt_file")),
-        claude=ClaudeSettings(
+        claude=ClaudeOptions(
             path=cast("str", get("agents.claude.path")),
             permission_mode=cast("str", get("agents.claude.permission_mode")),
             auth=cast("str", get("agents.claude.auth")),

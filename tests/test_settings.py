@@ -11,6 +11,7 @@ import pytest
 from ralph import settings
 from ralph.budget import Limits, Reasoning
 from ralph.errors import UsageError
+from ralph.runners import ClaudeOptions
 from ralph.settings import KEYS, Settings, load, set_value
 
 
@@ -59,7 +60,7 @@ def test_every_default_is_the_designs(root: Path) -> None:
         failures=3,
         worker_tools=("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"),
         worker_system_prompt_file="",
-        claude=settings.ClaudeSettings(
+        claude=ClaudeOptions(
             path="", permission_mode="", auth="login", project_settings=True, max_retries=3, extra_args=()
         ),
         values=load(env={}, root=root).values,
@@ -132,7 +133,7 @@ def test_all_faults_are_said_at_once_each_with_its_place(root: Path) -> None:
         f"{shared}: agents.claude.max_retries: '-1'",
         f"{hidden}: reasoning: 'hihg' is not one of none, low, med, high (did you mean high?)",
         "environment: max_cost: 'much' is not an amount",
-        "--agent: 'claud' is not one of claude (did you mean claude?)",
+        "--agent: 'claud' is not one of claude, ralph-claude, demo (did you mean claude?)",
     ):
         assert said in message
 

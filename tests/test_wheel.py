@@ -61,7 +61,7 @@ def installed_ralph(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_the_wheel_carries_the_templates_and_the_example(wheel: Path) -> None:
     names = members(wheel)
     assert [name for name in names if re.fullmatch(r"ralph/_prompts/[\w-]+\.md\.j2", name)]
-    assert {"ralph/_example/config.toml", "ralph/py.typed"} <= names
+    assert {"ralph/_example/config.toml", "ralph/py.typed", "ralph/pricing.toml"} <= names
 
 
 def test_the_sdist_has_all_that_the_wheel_needs(wheel: Path, tmp_path: Path) -> None:
@@ -74,6 +74,17 @@ def test_the_sdist_has_all_that_the_wheel_needs(wheel: Path, tmp_path: Path) -> 
 def test_version(installed_ralph: Path, tmp_path: Path) -> None:
     said = subprocess.run([installed_ralph, "--version"], cwd=tmp_path, capture_output=True, text=True)
     assert (said.returncode, said.stdout.split()[-1:], said.stderr) == (0, [__version__], "")
+
+
+def test_ralph_claude_without_the_models_names_the_way_to_them(installed_ralph: Path, tmp_path: Path) -> None:
+    program = installed_ralph.with_name("ralph-claude")
+    (tmp_path / "script.json").write_text('[[[{"type": "text", "text": "hello"}]]]')
+    played = subprocess.run([program, "-p", "hi", "--model=scripted:script.json"], cwd=tmp_path, capture_output=True)
+    assert (played.returncode, played.stdout) == (0, b"hello\n")
+    refused = subprocess.run([program, "-p", "hi"], cwd=tmp_path, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.count("\n") == 1
+    assert "pip install 'ralph[models]'" in refused.stderr
 
 
 def test_the_installed_wheel_runs_an_example_goal(

@@ -111,7 +111,7 @@ class Permissions:
         if self._covering("ask", _WRITERS, path):
             return self._asked(tool, asked)
         if self.mode == "plan":
-            return Denied(f"Cannot write to {path} while in plan mode.", "mode", by="mode")
+            return Denied(f"Cannot write to {path} while in plan mode.", "mode")
         if denied := self._outside(tool, path, "write to", desk):
             return denied
         if self.mode == "bypassPermissions":

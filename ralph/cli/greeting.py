@@ -18,10 +18,13 @@ Lines = Iterator[tuple[str, str]]
 def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
     """The header of a run, as labelled lines."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.runner
-    permissions = f"permission mode {runner.permission_mode}" if runner.permission_mode else "tools auto-approved"
+    mode = runner.options.permission_mode
+    permissions = f"permission mode {mode}" if mode else "tools auto-approved"
     yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
-    yield "agent", f"{chosen.agent} ({runner.path}) · model {chosen.model} · reasoning {chosen.reasoning}"
+    yield "agent", f"{chosen.agent} ({runner.path}) · model {runner.model(chosen.model)} · reasoning {chosen.reasoning}"
     yield "", f"{permissions} · sandbox: none"
+    if runner.notice:
+        yield "", runner.notice
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
     if check is None:
         yield "check", "none: a DONE will be believed without proof"

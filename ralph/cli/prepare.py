@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import sys
 import uuid
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from ralph.errors import BlockedError, RepoError, UsageError
 from ralph.goal import Goal, goal_name, parse_goal
 from ralph.prompts import Prompts
 from ralph.run import Run
-from ralph.runners import ClaudeRunner, Request
+from ralph.runners import AGENTS, ClaudeRunner, Request
 from ralph.settings import Settings
 
 _LARGEST_GOAL = 4 * 1024 * 1024
@@ -125,7 +124,7 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
             f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere: it would be committed"
         )
     if asked.place.url is not None and not asked.place.root.is_dir():  # a clone that is still to be made
-        find_claude(asked.settings_at(None), env)
+        find_agent(asked.settings_at(None), env)
         gitrepo.require_source(asked.place.url)
     return asked
 
@@ -134,7 +133,7 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
     protected.require_plain_directory(repo.root)
     chosen = asked.settings_at(repo.root)
-    runner = find_claude(chosen, asked.env)
+    runner = find_agent(chosen, asked.env)
     _refuse_bypass(chosen, asked.env)
     if operation := repo.operation_in_progress():
         raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
@@ -180,7 +179,7 @@ def dry_run(asked: Asked) -> None:
     _refuse_bypass(chosen, env)
     check = _find_check(asked, root, chosen) if root.is_dir() else None
     prompt = _first_prompt(asked.goal, root, check, chosen)
-    runner = find_claude(chosen, env)
+    runner = find_agent(chosen, env)
     launch = runner.launch(session_request(prompt, str(uuid.UUID(int=0)), chosen, root, env))
     changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
     if asked.flags.json:
@@ -216,25 +215,9 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
     return Place(gitrepo.clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
 
 
-def find_claude(chosen: Settings, env: Mapping[str, str]) -> ClaudeRunner:
+def find_agent(chosen: Settings, env: Mapping[str, str]) -> ClaudeRunner:
     """Find the agent's program, or say how to get it."""
-    own = chosen.claude
-    wanted = str(Path(own.path).expanduser()) if own.path else "claude"
-    found = shutil.which(wanted, path=env.get("PATH"))
-    if found is None:
-        raise BlockedError(
-            f"the agent was not found: {wanted}" if own.path else "the agent `claude` was not found on PATH",
-            "install Claude Code (npm install -g @anthropic-ai/claude-code) and log in by running `claude` once,"
-            " or say where it is: ralph config set agents.claude.path /path/to/claude",
-        )
-    return ClaudeRunner(
-        path=str(Path(found).absolute()),
-        permission_mode=own.permission_mode,
-        api_key_auth=own.auth == "api-key",
-        project_settings=own.project_settings,
-        max_retries=own.max_retries,
-        extra_args=own.extra_args,
-    )
+    return AGENTS[chosen.agent](chosen.claude, env)
 
 
 def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:

@@ -222,7 +222,7 @@ class Pursuit:
             branch=run.branch,
             agent=self.settings.agent,
             agent_path=self.prepared.runner.path,
-            model=self.settings.model,
+            model=self.prepared.runner.model(self.settings.model),
             reasoning=self.settings.reasoning,
             check=self.prepared.check_label,
             continued=bool(run.history.iterations or run.failed),

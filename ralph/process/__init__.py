@@ -3,6 +3,6 @@
 from ralph.process.child import Child
 from ralph.process.guardian import Guardian, StartError
 from ralph.process.others import is_running, running_in
-from ralph.process.signals import Signals
+from ralph.process.signals import SIGINT, Signals
 
-__all__ = ["Child", "Guardian", "Signals", "StartError", "is_running", "running_in"]
+__all__ = ["SIGINT", "Child", "Guardian", "Signals", "StartError", "is_running", "running_in"]

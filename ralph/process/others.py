@@ -3,11 +3,11 @@
 import contextlib
 from pathlib import Path
 
-import psutil
-
 
 def running_in(directory: Path, name: str) -> list[int]:
     """The processes whose program's name begins with `name` and that stand in `directory`, as far as one may look."""
+    import psutil
+
     found: list[int] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -18,6 +18,8 @@ def running_in(directory: Path, name: str) -> list[int]:
 
 def is_running(pid: int) -> bool:
     """Tell whether the process lives; a zombie does not."""
+    import psutil
+
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -2,15 +2,19 @@
 
 import contextlib
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import FrameType
+
+SIGINT = int(signal.SIGINT)
 
 
 class Signals:
     """What was received. A signal only leaves a mark: who is busy finishes its step and looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
+        """`tell` is called from inside the handler: it may do no more than leave a note, in a `SimpleQueue` say."""
         self._received: list[int] = []
+        self._tell = tell
 
     @property
     def first(self) -> int | None:
@@ -35,3 +39,5 @@ class Signals:
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._received.append(number)
+        if self._tell is not None:
+            self._tell(number)

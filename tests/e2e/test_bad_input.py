@@ -122,7 +122,7 @@ def test_a_dirty_tree_names_its_paths(repo: Path, refused, ralph: Ralph) -> None
         (["--max-iterations", "0"], "--max-iterations: '0' is not a whole number above zero"),
         (["--max-cost", "nan"], "--max-cost: 'nan' is not an amount of US dollars above zero"),
         (["--max-tokens", "-1"], "--max-tokens: '-1' is not a whole number above zero"),
-        (["--agent", "cluade"], "agent: 'cluade' is not one of claude (did you mean claude?)"),
+        (["--agent", "cluade"], "agent: 'cluade' is not one of claude, ralph-claude, demo (did you mean claude?)"),
         (["--check", "nonesuch-command"], "the check's command 'nonesuch-command' was not found"),
         (["--check", "'unclosed"], "cannot be split into words"),
         (["--continue"], "there is no unfinished run of goal to continue"),
@@ -205,7 +205,8 @@ def test_a_missing_agent_is_blocked_with_the_ways_on(repo: Path, world: Path, ra
     done = ralph("run", "goal.md")
     assert done.exit_code == 6
     assert "the agent `claude` was not found on PATH" in done.stderr
-    assert "ralph config set agents.claude.path" in done.stderr
+    for way in ("ralph config set agents.claude.path", "--agent ralph-claude", "--agent demo"):
+        assert way in done.stderr
     assert tree(repo) == before
     assert not (world / "ralph").exists()
 

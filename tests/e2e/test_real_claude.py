@@ -1,8 +1,9 @@
-"""`ralph run` with the real Claude Code, against a scripted model on loopback."""
+"""`ralph run` with the real Claude Code, and with `ralph-claude` in its place, against a scripted model on loopback."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,10 +30,11 @@ def write(path: Path, content: str) -> Say:
     return Say(thinking("what to write"), text("I write it."), tool("Write", file_path=str(path), content=content))
 
 
-@pytest.fixture
-def run_claude(ralph: Ralph, bin_dir: Path, world: Path) -> ClaudeRun:
-    """Run ralph with the real `claude` on its PATH, talking to this server."""
-    (bin_dir / "claude").symlink_to(tools.find("claude"))
+@pytest.fixture(params=["claude", "ralph-claude"])
+def run_claude(request: pytest.FixtureRequest, ralph: Ralph, bin_dir: Path, world: Path) -> ClaudeRun:
+    """Run ralph with the real `claude` on its PATH, or with ours linked as it, talking to this server."""
+    ours = Path(sys.executable).with_name("ralph-claude")
+    (bin_dir / "claude").symlink_to(ours if request.param == "ralph-claude" else tools.find("claude"))
 
     def run(api: MessagesApi, *args: str, auth: Auth = "bearer") -> Finished:
         return ralph(*args, env=claude_env(world / "home", api.url, auth) | {"PATH": ralph.env["PATH"]}, timeout=120)

@@ -1,4 +1,4 @@
-"""What every model offers: a request becomes a stream of what it says. Blocks are those of the Messages API, verbatim."""
+"""What every model offers: a request becomes a stream of what it says, in blocks of the Messages API, verbatim."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,4 +132,4 @@ class Reply:
     message_id: str = ""
     blocks: list[Block] = field(default_factory=list[Block])
     stop_reason: str = ""
-    tokens: Tokens = Tokens()
+    tokens: Tokens = field(default_factory=Tokens)

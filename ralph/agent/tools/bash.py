@@ -16,7 +16,7 @@ from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import INTERRUPTED, failed
 from ralph.errors import DiskError
-from ralph.process import Child, StartError
+from ralph.process import Child, Guardian, StartError
 
 _DEFAULT_TIMEOUT, _MOST_TIMEOUT = 120_000, 600_000
 _POLL = 0.1
@@ -105,7 +105,11 @@ def _run(command: str, log: Path, landed: Path, timeout: float, desk: Desk) -> _
     environment = {**desk.environment, "SHELL": shell, "CLAUDECODE": "1", "GIT_EDITOR": "true", "CDPATH": ""}
     deadline = time.monotonic() + timeout
     ended: tuple[int, str] | None = None
-    with Child([shell, "-c", script], cwd=desk.cwd, environment=environment, stdout_log=log, stderr_log=None) as child:
+    argv = [shell, "-c", script]
+    with (
+        Guardian() as guardian,
+        Child(argv, guardian=guardian, cwd=desk.cwd, environment=environment, stdout_log=log, stderr_log=None) as child,
+    ):
         while ended is None and child.read(_POLL) is not None:
             if desk.stop.is_set():
                 ended = _STOPPED, INTERRUPTED

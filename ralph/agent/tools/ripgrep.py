@@ -11,7 +11,7 @@ from ralph.agent.tools.search import (
     SearchTimeoutError,
     told_path,
 )
-from ralph.process import Child
+from ralph.process import Child, Guardian
 
 _POLL = 0.1
 _NOT_SEARCHED = ("!.git", "!.svn", "!.hg", "!.bzr", "!.jj", "!.sl")
@@ -24,7 +24,17 @@ def search_by_ripgrep(ripgrep: str, asked: Search, desk: Desk) -> list[str]:
     deadline = time.monotonic() + TIME_LIMIT
     lines: list[str] = []
     try:
-        with Child(argv, cwd=desk.cwd, environment=desk.environment, stdout_log=log, stderr_log=None) as child:
+        with (
+            Guardian() as guardian,
+            Child(
+                argv,
+                guardian=guardian,
+                cwd=desk.cwd,
+                environment=desk.environment,
+                stdout_log=log,
+                stderr_log=None,
+            ) as child,
+        ):
             while (batch := child.read(_POLL)) is not None:
                 lines += [line.decode("utf-8", "replace") for line in batch if isinstance(line, bytes)]
                 if desk.stop.is_set() or time.monotonic() > deadline:

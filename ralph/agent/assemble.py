@@ -1,0 +1,193 @@
+"""Everything that one session is made of, put together from its options: model, tools, what it may and knows."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from ralph import pricing
+from ralph.agent import briefing, memory, skills
+from ralph.agent.account import Account
+from ralph.agent.conversation import Kit
+from ralph.agent.dialogue import Dialogue
+from ralph.agent.inbox import Inbox
+from ralph.agent.models.base import Model
+from ralph.agent.models.catalogue import resolve
+from ralph.agent.models.scripted import PREFIX, scripted
+from ralph.agent.options import Options
+from ralph.agent.output import JsonOutput, Output, StreamOutput, TextOutput
+from ralph.agent.permissions import Permissions, gather
+from ralph.agent.stream import VERSION, Setting, Stream
+from ralph.agent.toolbox import Toolbox
+from ralph.agent.tools import default_tools
+from ralph.agent.tools.base import Desk, Tool
+from ralph.agent.verdicts import TOOL, TRIES
+from ralph.errors import RalphError
+
+_TEMPORARY = "/tmp"  # noqa: S108 - the folder in it has the session's random name, and only the user may enter it
+
+
+@dataclass(slots=True)
+class Session:
+    """One session, and the handles by which it is called off."""
+
+    kit: Kit
+    output: Output
+    scratch: Path
+    busy: bool = False
+    is_last: bool = False
+    """No further turn is wanted."""
+
+    @contextlib.contextmanager
+    def turn(self) -> Generator[None]:
+        """While a turn is held, it can be interrupted; an interrupt from before it does not count."""
+        self.busy = True
+        if not self.is_last:
+            self.kit.stop.clear()
+        try:
+            yield
+        finally:
+            self.busy = False
+
+    def interrupt(self) -> None:
+        """Call off the turn that is held, if one is."""
+        if self.busy:
+            self.kit.stop.set()
+
+    def finish_early(self) -> None:
+        """Call off the turn that is held, and hold no other."""
+        self.is_last = True
+        self.kit.stop.set()
+        self.kit.inbox.abandon()
+
+    def leave(self) -> None:
+        """Say nothing more; end whatever runs."""
+        self.kit.toolbox.leaving.set()
+        self.finish_early()
+
+    def introduction(self) -> Mapping[str, object]:
+        """What `initialize` is answered with."""
+        setting = self.kit.stream.setting
+        return {
+            "commands": [{"name": name, "description": "", "argumentHint": ""} for name in setting.skills],
+            "agents": [],
+            "output_style": "default",
+            "available_output_styles": ["default"],
+            "models": [{"value": setting.model, "resolvedModel": setting.model, "displayName": setting.model}],
+            "account": {"apiProvider": "firstParty"},
+            "pid": os.getpid(),
+            "claude_code_version": VERSION,
+            "current_permission_mode": setting.permission_mode,
+            "session_state": "idle",
+        }
+
+    def close(self) -> None:
+        """Leave nothing behind but outputs that are worth keeping."""
+        with contextlib.suppress(OSError):
+            self.scratch.rmdir()
+
+
+def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Session:
+    """Build the session; what makes it impossible is a RalphError, told before any event."""
+    home = Path(environment.get("HOME", "/"))
+    model = open_model(options, environment)
+    output = _output(options)
+    scratch = (
+        Path(environment.get("CLAUDE_CODE_TMPDIR") or environment.get("TMPDIR") or _TEMPORARY)
+        / f"ralph-claude-{options.session_id}"
+    )
+    rights = gather(
+        home=home,
+        cwd=cwd,
+        mode=options.permission_mode,
+        allowed=options.allowed,
+        disallowed=options.disallowed,
+        sources=options.sources,
+    )
+    for note in rights.notes:
+        print(note, file=sys.stderr, flush=True)
+    tools, disabled = _chosen(options, rights)
+    known = skills.available(cwd, home, options.sources if "Skill" in tools else ())
+    own = {"CLAUDE_CODE_SESSION_ID": options.session_id}
+    desk = Desk(cwd, environment={**environment, **own}, scratch=scratch, add_dirs=options.directories, skills=known)
+    desk.hides = rights.hides
+    names = sorted({*tools, TOOL} if options.schema is not None else tools)
+    setting = Setting(
+        session_id=options.session_id,
+        cwd=str(cwd),
+        model=model.name,
+        tools=names,
+        permission_mode=rights.mode,
+        key_source=model.key_source,
+        skills=list(known),
+        directories=[str(folder) for folder in options.directories],
+    )
+    stream = Stream(setting, output)
+    kit = Kit(
+        model=model,
+        toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),
+        dialogue=Dialogue(
+            briefing.preamble(memory.instructions(cwd, home, options.sources), skills.listing(known.values()))
+        ),
+        stream=stream,
+        account=Account(model, _price_of(model)),
+        inbox=Inbox(),
+        stop=desk.stop,
+        system=briefing.system_prompt(options.system_prompt, options.more_system_prompt, cwd),
+        advise=advise,
+        schema=options.schema,
+        tries=_tries(environment),
+        most_asked=options.max_turns,
+        most_dollars=options.max_dollars,
+    )
+    return Session(kit, output, scratch)
+
+
+def advise(line: str) -> None:
+    """Say something to whoever reads stderr."""
+    print(f"ralph-claude: {line}", file=sys.stderr, flush=True)
+
+
+def open_model(options: Options, environment: Mapping[str, str]) -> Model:
+    """The model that was asked for, ready but not yet asked."""
+    name = resolve(options.model, environment)
+    if name.startswith(PREFIX):
+        return scripted(name, environment.get("RALPH_ITERATION", ""))
+    if find_spec("anthropic") is None:
+        raise RalphError("the SDK that Anthropic's models need is missing: pip install 'ralph[models]'")
+    from ralph.agent.models.anthropic import open_model as open_anthropic
+
+    return open_anthropic(name, environment, options.effort)
+
+
+def _price_of(model: Model) -> Callable[[pricing.Tokens], float | None]:
+    if model.name.startswith(PREFIX):
+        return lambda _: 0.0
+    return lambda tokens: pricing.shipped().dollars(model.name, tokens)
+
+
+def _output(options: Options) -> Output:
+    match options.output:
+        case "stream-json":
+            return StreamOutput()
+        case "json":
+            return JsonOutput(verbose=options.verbose)
+        case _:
+            return TextOutput()
+
+
+def _chosen(options: Options, rights: Permissions) -> tuple[Mapping[str, Tool], frozenset[str]]:
+    """The tools on offer, and those that exist but are not."""
+    every = default_tools()
+    wanted = every.keys() if options.tools is None else every.keys() & set(options.tools)
+    wanted = wanted - rights.removed(every) - (set() if options.with_skills else {"Skill"})
+    return {name: tool for name, tool in every.items() if name in wanted}, frozenset(every.keys() - wanted)
+
+
+def _tries(environment: Mapping[str, str]) -> int:
+    said = environment.get("MAX_STRUCTURED_OUTPUT_RETRIES", "")
+    return max(int(said), 1) if said.isascii() and said.isdigit() else TRIES

@@ -1,0 +1,218 @@
+"""The tool loop over one session: a message is answered by asking the model and doing what it calls for."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ralph import jsonline
+from ralph.agent import outcome
+from ralph.agent.account import Account
+from ralph.agent.dialogue import Dialogue
+from ralph.agent.inbox import Inbox, Message
+from ralph.agent.listening import Interrupted, listen
+from ralph.agent.models.base import (
+    Ended,
+    Model,
+    ModelError,
+    QuotaTold,
+    Reply,
+    Request,
+    Retrying,
+    Said,
+    Started,
+    Thinking,
+)
+from ralph.agent.outcome import Outcome
+from ralph.agent.stream import Stream
+from ralph.agent.toolbox import Done, Leaving, Toolbox, calls_of
+from ralph.agent.verdicts import NUDGE, Verdict
+
+_EMPTY = "[Your previous response had no visible output. Please continue and produce a user-visible response.]"
+_CUT_OFF = (
+    "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought if "
+    "that is where the cut happened. Break remaining work into smaller pieces."
+)
+_MEANWHILE = "The user sent a new message while you were working:\n{text}\n\nAddress it as you continue this turn."
+_MOST_RESUMPTIONS = 3
+_WITHHELD = (
+    "Your response above was stopped by a safety classifier — this is not a tool or API error. The rest of it was "
+    "withheld, and tool calls in it that had not finished did not run. Do not produce that content again, even "
+    "reworded."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What a session works with."""
+
+    model: Model
+    toolbox: Toolbox
+    dialogue: Dialogue
+    stream: Stream
+    account: Account
+    inbox: Inbox
+    stop: threading.Event
+    system: Sequence[str]
+    advise: Callable[[str], None]
+    schema: Mapping[str, object] | None = None
+    tries: int = 5
+    most_asked: int | None = None
+    most_dollars: float | None = None
+
+    @property
+    def is_out_of_money(self) -> bool:
+        spent = self.account.whole.dollars
+        return self.most_dollars is not None and spent is not None and spent >= self.most_dollars
+
+
+@dataclass(slots=True)
+class Turn:
+    """What one turn gathers."""
+
+    verdict: Verdict | None
+    done: Done = field(default_factory=Done)
+    asked: int = 0
+    resumed: int = 0
+    stop_reason: str | None = None
+    in_tools: bool = False
+    began: float = field(default_factory=time.monotonic)
+    first_word: float | None = None
+    listened: float = 0.0
+
+
+def answer(message: Message, kit: Kit) -> Outcome:
+    """Hold one turn, from its init to its result."""
+    turn = Turn(Verdict(kit.schema, kit.tries) if kit.schema is not None else None)
+    kit.account.begin_turn()
+    kit.stream.begin_turn()
+    kit.dialogue.hear_user(message.content)
+    try:
+        ended = _converse(turn, kit)
+    except Interrupted:
+        ended = _break_off(turn, kit)
+    except ModelError as error:
+        kit.stream.failure(error)
+        if error.advice:
+            kit.advise(error.advice)
+        ended = outcome.failed(error)
+    kit.stream.result(ended, kit.account.figures(), _times(turn, ended), permission_denials=turn.done.denials)
+    return ended
+
+
+def _converse(turn: Turn, kit: Kit) -> Outcome:
+    """Ask the model and do what it calls for, until it has nothing left to call or a limit is reached."""
+    while not kit.is_out_of_money:
+        reply = _ask(turn, kit)
+        if kit.is_out_of_money:
+            break  # before any of its tools runs (2.1.325)
+        if calls := calls_of(reply.blocks):
+            turn.in_tools = True
+            try:
+                kit.toolbox.run(calls, turn.verdict, turn.done)
+            finally:
+                _hand_over(turn, kit)
+            turn.in_tools = False
+            if turn.verdict and turn.verdict.accepted:
+                return outcome.answered(turn.verdict.accepted[-1], reply.stop_reason)
+            if turn.verdict and turn.verdict.is_given_up:
+                return outcome.unanswered(turn.verdict.tries, turn.verdict.fault)
+        elif reminder := _reminder(reply, turn):
+            _remind(reminder, reply, kit)
+        else:
+            return outcome.finished(_last_words(reply), reply.stop_reason)
+        if turn.asked == kit.most_asked:
+            return outcome.out_of_turns(turn.asked, reply.stop_reason)
+        for message in kit.inbox.waiting():
+            kit.dialogue.hear_user([_text(_MEANWHILE.format(text=message.text))])
+    return outcome.out_of_money(kit.most_dollars or 0.0, turn.stop_reason)
+
+
+def _ask(turn: Turn, kit: Kit) -> Reply:
+    """Hear one message out, printing it block by block."""
+    request = Request(kit.system, kit.dialogue.messages(), kit.toolbox.offers(turn.verdict))
+    reply, model, start = Reply(), kit.model.name, time.monotonic()
+    turn.asked += 1
+    for utterance in listen(kit.model, request, kit.stop):
+        match utterance:
+            case Started():
+                reply.message_id, model, reply.tokens = utterance.message_id, utterance.model, utterance.tokens
+                turn.first_word = turn.first_word or time.monotonic()
+            case Thinking():
+                kit.stream.thinking(utterance.characters)
+            case Said():
+                reply.blocks.append(utterance.block)
+                kit.stream.assistant(reply.message_id, model, utterance.block, reply.tokens)
+            case Ended():
+                reply.stop_reason, reply.tokens = utterance.stop_reason, utterance.tokens
+            case Retrying():
+                kit.stream.retrying(utterance)
+            case QuotaTold():
+                kit.stream.quota(utterance.info)
+    turn.listened += time.monotonic() - start
+    turn.stop_reason = reply.stop_reason
+    kit.account.charge(reply.tokens)
+    kit.dialogue.hear_model(reply.blocks)
+    return reply
+
+
+def _hand_over(turn: Turn, kit: Kit) -> None:
+    """Tell the model what its calls came to: every call must have its result, also when the turn breaks off."""
+    done = turn.done
+    kit.dialogue.hear_user([*done.results, *map(_text, done.follow_ups)])
+    done.results, done.follow_ups = [], []
+
+
+def _reminder(reply: Reply, turn: Turn) -> str:
+    """What to say to a model that stopped where it should not; nothing when it may."""
+    if reply.stop_reason == "refusal" and not turn.resumed:
+        turn.resumed += 1
+        return _WITHHELD
+    if turn.verdict and not turn.verdict.nudged:
+        turn.verdict.nudged = True
+        return NUDGE
+    if reply.stop_reason == "max_tokens" and turn.resumed < _MOST_RESUMPTIONS:
+        turn.resumed += 1
+        return _CUT_OFF
+    if not reply.blocks and not turn.resumed:
+        turn.resumed += 1
+        return _EMPTY
+    return ""
+
+
+def _remind(reminder: str, reply: Reply, kit: Kit) -> None:
+    about: dict[str, object] = {}
+    if reminder is _WITHHELD:
+        said = "the model's safeguards stopped the response above · continuing once with that noted"
+        kit.stream.system("informational", content=said, level="notice")
+        about = {"refused_message_id": reply.message_id}
+    kit.stream.user([_text(reminder)], isSynthetic=True, **about)
+    kit.dialogue.hear_user([_text(reminder)])
+
+
+def _break_off(turn: Turn, kit: Kit) -> Outcome:
+    if kit.toolbox.leaving.is_set():
+        raise Leaving
+    said = _text(f"[Request interrupted by user{' for tool use' if turn.in_tools else ''}]")
+    kit.stream.user([said])
+    kit.dialogue.hear_user([said])
+    return outcome.interrupted(in_tools=turn.in_tools)
+
+
+def _last_words(reply: Reply) -> str:
+    texts = [jsonline.text(block.get("text")) for block in reply.blocks if block.get("type") == "text"]
+    return texts[-1] if texts else ""
+
+
+def _text(text: str) -> Mapping[str, object]:
+    return {"type": "text", "text": text}
+
+
+def _times(turn: Turn, ended: Outcome) -> dict[str, int]:
+    """How long it took, in milliseconds; only a success tells when the first word came."""
+    times = {"duration_ms": time.monotonic() - turn.began, "duration_api_ms": turn.listened}
+    if turn.first_word is not None and not ended.is_error:
+        first = turn.first_word - turn.began
+        names = ("ttft_ms", "ttft_stream_ms", "time_to_request_ms", "first_content_frame_ms")
+        times |= dict.fromkeys(names, first)
+    return {name: int(seconds * 1000) for name, seconds in times.items()}

@@ -1,0 +1,106 @@
+"""What reaches a session on stdin: messages, and control requests. One line is one of them."""
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ralph import jsonline
+
+Content = Sequence[Mapping[str, object]]
+
+
+class BadInput(Exception):
+    """A line that ends the process; worded as claude does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the user says: content blocks of the Messages API."""
+
+    content: Content
+
+    @property
+    def text(self) -> str:
+        return "\n".join(jsonline.text(block.get("text")) for block in self.content if block.get("type") == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What the harness wants of the process itself."""
+
+    request_id: str
+    subtype: str
+
+
+def said(text: str) -> Message:
+    return Message([{"type": "text", "text": text}])
+
+
+def read_line(line: bytes) -> Message | Control | None:
+    """Read one line of stream-json; None for a kind that means nothing to us."""
+    text = line.decode("utf-8", "replace").strip()
+    if not text:
+        return None
+    try:
+        record = jsonline.mapping(jsonline.decode(text))
+    except jsonline.Malformed as error:
+        raise BadInput(f"Error parsing streaming input line (type=unknown, {len(text)} chars): SyntaxError") from error
+    match record.get("type"):
+        case "user":
+            return _message(jsonline.mapping(record.get("message")))
+        case "control_request":
+            request = jsonline.mapping(record.get("request"))
+            return Control(jsonline.text(record.get("request_id")), jsonline.text(request.get("subtype")))
+        case _:
+            return None
+
+
+def _message(message: Mapping[str, object]) -> Message:
+    role = message.get("role")
+    if role != "user":
+        raise BadInput(f"Error: Expected message role 'user', got '{'undefined' if role is None else role}'")
+    content = message.get("content")
+    if isinstance(content, str):
+        return said(content)
+    return Message([jsonline.mapping(block) for block in jsonline.sequence(content)])
+
+
+class Inbox:
+    """Messages that wait for an answer. Filled by one thread, emptied by another."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Message] = deque()
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, message: Message) -> None:
+        with self._changed:
+            self._waiting.append(message)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def abandon(self) -> None:
+        """Nothing more will come, and what waits is not wanted."""
+        with self._changed:
+            self._waiting.clear()
+            self._closed = True
+            self._changed.notify()
+
+    def next(self) -> Message | None:
+        """Wait for a message; None once nothing waits and nothing more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            return self._waiting.popleft() if self._waiting else None
+
+    def waiting(self) -> list[Message]:
+        """Take everything that came meanwhile."""
+        with self._changed:
+            taken = list(self._waiting)
+            self._waiting.clear()
+            return taken

@@ -1,0 +1,223 @@
+"""`ralph-claude`: from a command line to an exit code.
+
+The main thread is the porter: it reads stdin's lines and the signals, and answers control requests at once. A second
+thread holds the conversation. So a turn can be called off whatever it waits for.
+"""
+
+import os
+import queue
+import select
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, assert_never
+
+from ralph import environ
+from ralph.agent.assemble import Session, assemble
+from ralph.agent.conversation import answer
+from ralph.agent.flags import FLAGS, BadUsage, Use, parse
+from ralph.agent.inbox import BadInput, Control, Message, read_line, said
+from ralph.agent.options import Options, settle
+from ralph.agent.stream import VERSION
+from ralph.agent.toolbox import Leaving
+from ralph.errors import RalphError
+from ralph.lines import LineSplitter, Oversized
+from ralph.process import SIGINT, Signals
+
+_CHUNK = 1 << 16
+_PIPE_PATIENCE = 3.0
+"""Seconds that a prompt from the command line waits for more on stdin (2.1.325): a pipe may be open and silent."""
+
+_LAST_MOMENT = 3.0
+"""Seconds that a running command has to be ended in, when we are told to leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled:
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The conversation has ended: nobody will say anything more."""
+
+    exit_code: int
+
+
+class EndOfInput:
+    """stdin was closed."""
+
+
+Call = Line | Signalled | Finished | EndOfInput
+
+
+def main() -> NoReturn:
+    """Run, and leave at once with the exit code: whatever still waits on a network has no say."""
+    try:
+        code = _run(sys.argv, environ.inherited(), Path.cwd())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = 1
+    except (BadUsage, BadInput) as error:
+        code = _complain(str(error))
+    except RalphError as error:
+        code = _complain(f"ralph-claude: {error.message}")
+    os._exit(code)
+
+
+def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
+    given = parse(argv[1:])
+    if "version" in given:
+        print(_version(argv[0]))
+        return 0
+    if "help" in given:
+        print(_help())
+        return 0
+    if "print" not in given and sys.stdout.isatty():
+        raise BadUsage("Error: ralph-claude has no interactive mode: give it a prompt with --print")
+    options = settle(given, is_root=os.geteuid() == 0, environment=environment, cwd=cwd)
+    for note in options.notes:
+        _complain(note)
+    prompt = None if options.reads_stream else _prompt(options)
+    session = assemble(options, environment, cwd)
+    try:
+        return _attend(session, prompt)
+    finally:
+        session.output.end()
+        session.close()
+
+
+def _attend(session: Session, prompt: str | None) -> int:
+    """Be the porter until the conversation has ended or a signal says so."""
+    calls: queue.SimpleQueue[Call] = queue.SimpleQueue()  # its `put` may interrupt itself: signal handlers use it
+    with Signals(lambda number: calls.put(Signalled(number))).watched():
+        if prompt is None:
+            threading.Thread(target=_read_stdin, args=[calls], daemon=True, name="stdin").start()
+        else:
+            session.kit.inbox.put(said(prompt))
+            session.kit.inbox.close()
+        threading.Thread(target=_converse, args=[session, calls], daemon=True, name="conversation").start()
+        interrupted = False
+        while True:
+            match call := calls.get():
+                case Line():
+                    _hear(call.text, session)
+                case EndOfInput():
+                    session.kit.inbox.close()
+                case Signalled() if call.number == SIGINT:
+                    interrupted = True
+                    session.finish_early()
+                case Signalled():
+                    session.leave()
+                    _await_end(calls)
+                    return 128 + call.number
+                case Finished():
+                    return 0 if interrupted else call.exit_code
+                case _:
+                    assert_never(call)
+
+
+def _hear(line: bytes, session: Session) -> None:
+    match heard := read_line(line):
+        case Message():
+            session.kit.inbox.put(heard)
+        case Control(subtype="interrupt"):
+            session.kit.stream.control(heard.request_id, {"still_queued": []})
+            session.interrupt()
+        case Control(subtype="initialize"):
+            nothing: list[object] = []
+            more = {"pending_permission_requests": nothing, "pending_user_dialog_requests": nothing}
+            session.kit.stream.control(heard.request_id, session.introduction(), **more)
+        case Control():
+            session.kit.stream.control_refused(heard.request_id, heard.subtype)
+        case None:
+            pass
+
+
+def _converse(session: Session, calls: "queue.SimpleQueue[Call]") -> None:
+    """Answer messages until there are no more; the exit code follows the last result."""
+    code = 1
+    try:
+        failed = False
+        while (message := session.kit.inbox.next()) is not None:
+            with session.turn():
+                failed = answer(message, session.kit).is_error
+        code = int(failed)
+    except Leaving:
+        pass
+    except BrokenPipeError:
+        pass  # nobody listens any more
+    finally:
+        calls.put(Finished(code))
+
+
+def _await_end(calls: "queue.SimpleQueue[Call]") -> None:
+    try:
+        while not isinstance(calls.get(timeout=_LAST_MOMENT), Finished):
+            pass
+    except queue.Empty:
+        pass
+
+
+def _read_stdin(calls: "queue.SimpleQueue[Call]") -> None:
+    splitter = LineSplitter()
+    while chunk := os.read(0, _CHUNK):
+        _deliver(splitter.feed(chunk), calls)
+    _deliver(splitter.flush(), calls)
+    calls.put(EndOfInput())
+
+
+def _deliver(lines: list[bytes | Oversized], calls: "queue.SimpleQueue[Call]") -> None:
+    for line in lines:
+        calls.put(Line(line if isinstance(line, bytes) else b"{"))
+
+
+def _prompt(options: Options) -> str:
+    """The prompt of the command line, and below it whatever stdin holds."""
+    piped = "" if sys.stdin.isatty() or (options.prompt and not _has_input()) else _all_of_stdin()
+    if not (prompt := "\n".join(filter(None, [options.prompt, piped]))).strip():
+        raise BadUsage("Error: Input must be provided either through stdin or as a prompt argument when using --print")
+    return prompt
+
+
+def _has_input() -> bool:
+    return bool(select.select([0], [], [], _PIPE_PATIENCE)[0])
+
+
+def _all_of_stdin() -> str:
+    parts: list[bytes] = []
+    while chunk := os.read(0, _CHUNK):
+        parts.append(chunk)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def _version(program: str) -> str:
+    """Linked as `claude`, the line that a harness expects of it; by its own name, whose child it is."""
+    from ralph import __version__
+
+    is_claude = Path(program).name == "claude"
+    return f"{VERSION} (Claude Code)" if is_claude else f"ralph-claude {__version__} (as Claude Code {VERSION})"
+
+
+def _help() -> str:
+    def listed(use: Use) -> str:
+        return "\n".join(f"  {flag.notation}" for flag in FLAGS if flag.use is use)
+
+    return (
+        "Usage: ralph-claude -p [options] [prompt]\n\n"
+        "A stand-in for the claude command: same flags, same stream. --model scripted:FILE plays a script.\n\n"
+        f"Options:\n{listed(Use.NEEDED)}\n\nTrue anyway:\n{listed(Use.MOOT)}\n\n"
+        f"Accepted, without effect:\n{listed(Use.IGNORED)}\n\nRefused:\n{listed(Use.REFUSED)}"
+    )
+
+
+def _complain(line: str) -> int:
+    print(line, file=sys.stderr, flush=True)
+    return 1

@@ -1,0 +1,209 @@
+"""The events of a session, field by field as Claude Code 2.1.325 prints them.
+
+What we have no counterpart for (plugins, agents, fast mode) has the value it has there when there is none.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ralph.agent.account import message_usage, usage
+from ralph.agent.models.base import Block, ModelError, Retrying
+from ralph.agent.outcome import Outcome
+from ralph.agent.output import Event, Output
+from ralph.pricing import Tokens
+
+VERSION = "2.1.325"
+"""The Claude Code whose stream this is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What `system/init` tells of a session."""
+
+    session_id: str
+    cwd: str
+    model: str
+    tools: Sequence[str]
+    permission_mode: str
+    key_source: str
+    skills: Sequence[str] = ()
+    directories: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Stream:
+    """Says everything that a session prints."""
+
+    setting: Setting
+    output: Output
+    results: int = 0
+    said: int = field(default=0)
+    """User events since the turn began: `num_turns` counts those, not the calls of the model."""
+
+    def begin_turn(self) -> None:
+        """Every turn opens with an init of its own."""
+        self.said = 0
+        self.output.put(_system("init") | _init(self.setting) | self._stamp())
+
+    def system(self, subtype: str, **fields: object) -> None:
+        self.output.put(_system(subtype) | fields | self._stamp())
+
+    def thinking(self, characters: int) -> None:
+        tokens = -(-characters // 4)
+        self.system("thinking_tokens", estimated_tokens=tokens, estimated_tokens_delta=tokens)
+
+    def retrying(self, retry: Retrying) -> None:
+        self.system(
+            "api_retry",
+            attempt=retry.attempt,
+            max_retries=retry.most,
+            retry_delay_ms=retry.delay_ms,
+            error_status=retry.status,
+            error=retry.error,
+        )
+
+    def quota(self, info: Mapping[str, object]) -> None:
+        self.output.put({"type": "rate_limit_event", "rate_limit_info": dict(info), **self._stamp()})
+
+    def assistant(self, message_id: str, model: str, block: Block, tokens: Tokens) -> None:
+        """One block of a message: an event each, all with the usage of the message's start."""
+        message = {
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [dict(block)],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": message_usage(tokens),
+            "context_management": None,
+        }
+        event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
+        if block.get("type") == "thinking":
+            event |= {"thinking_duration_ms": 1, "thinking_display": "updates"}
+        self.output.put(event)
+
+    def failure(self, error: ModelError) -> None:
+        """The message that is made up where the model gave none."""
+        absent = {"service_tier": None, "inference_geo": None, "iterations": None, "speed": None}
+        message = {
+            "diagnostics": None,
+            "id": str(uuid.uuid4()),
+            "container": None,
+            "model": "<synthetic>",
+            "role": "assistant",
+            "stop_details": None,
+            "stop_reason": "stop_sequence",
+            "stop_sequence": "",
+            "type": "message",
+            "usage": usage(Tokens()) | {"output_tokens_details": None} | absent,
+            "content": [{"type": "text", "text": error.text}],
+            "context_management": None,
+        }
+        event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
+        event |= {"error": error.error, "is_api_error_message": True, **error.facts}
+        self.output.put(event if error.status is None else event | {"api_error_status": error.status})
+
+    def user(self, content: Sequence[Mapping[str, object]], **fields: object) -> None:
+        self.said += 1
+        message = {"role": "user", "content": [dict(block) for block in content]}
+        event = _whole({"type": "user", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
+        self.output.put(event | fields)
+
+    def result(
+        self, outcome: Outcome, figures: Mapping[str, object], times: Mapping[str, int], **fields: object
+    ) -> None:
+        event: Event = {
+            "stop_reason": outcome.stop_reason,
+            "session_id": self.setting.session_id,
+            "terminal_reason": outcome.terminal_reason,
+            "fast_mode_state": "off",
+            "fast_mode_disabled_reason": "sdk_opt_in_required",
+            "subagent_stats": _NO_SUBAGENTS,
+            "safety_stops": 0,
+            "is_error": outcome.is_error,
+            "num_turns": 1 + self.said,
+            "subtype": outcome.subtype,
+            **outcome.fields,
+            **figures,
+            **times,
+            **fields,
+            "type": "result",
+            "uuid": str(uuid.uuid4()),
+            "queued_turn_count": 0,
+            "result_index": self.results,
+        }
+        self.results += 1
+        self.output.put(event, outcome.plain)
+
+    def control(self, request_id: str, response: Mapping[str, object], **more: object) -> None:
+        answer = {"subtype": "success", "request_id": request_id, "response": dict(response), **more}
+        self.output.put({"type": "control_response", "response": answer})
+
+    def control_refused(self, request_id: str, subtype: str) -> None:
+        said = f"Unsupported control request subtype: {subtype}"
+        answer = {"subtype": "error", "request_id": request_id, "error": said, "error_code": "unsupported_request"}
+        self.output.put({"type": "control_response", "response": answer})
+
+    def _stamp(self) -> Event:
+        return {"session_id": self.setting.session_id, "uuid": str(uuid.uuid4())}
+
+
+_NO_SUBAGENTS: Event = {
+    "spawned": 0,
+    "requested": {"background": 0, "foreground": 0, "unset": 0},
+    "started_in_background": 0,
+    "max_depth": 0,
+    "spawned_by_subagents": 0,
+    "completed": 0,
+    "failed": 0,
+    "killed": {"parent": 0, "user": 0, "system": 0},
+    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
+    "by_type": {},
+}
+
+
+def _system(subtype: str) -> Event:
+    return {"type": "system", "subtype": subtype}
+
+
+def _whole(event: Event) -> Event:
+    return event | {"parent_tool_use_id": None}
+
+
+def _timestamp() -> str:
+    now = time.time()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03}Z"
+
+
+def _init(setting: Setting) -> Event:
+    return {
+        "cwd": setting.cwd,
+        "tools": list(setting.tools),
+        "mcp_servers": [],
+        "model": setting.model,
+        "permissionMode": setting.permission_mode,
+        "slash_commands": list(setting.skills),
+        "terminal_slash_commands": [],
+        "apiKeySource": setting.key_source,
+        "claude_code_version": VERSION,
+        "output_style": "default",
+        "agents": [],
+        "skills": list(setting.skills),
+        "plugins": [],
+        "capabilities": ["interrupt_receipt_v1"],
+        "analytics_disabled": True,
+        "product_feedback_disabled": True,
+        "memory_paths": {},
+        "original_cwd": setting.cwd,
+        "additional_directories": list(setting.directories),
+        "messaging_socket_path": "",
+        "fast_mode_state": "off",
+        "fast_mode_disabled_reason": "sdk_opt_in_required",
+        "per_turn_effort_active": True,
+        "ultrathink_available": False,
+        "ultrathink_typed_raises": False,
+        "view_mode": "default",
+    }

@@ -1,0 +1,166 @@
+"""Doing what a model calls for: find the tool, check the call, ask for permission, run it, tell what came of it."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ralph import jsonline
+from ralph.agent.listening import Interrupted
+from ralph.agent.models.base import Block, ToolOffer
+from ralph.agent.permissions import Allowed, Denied, Permissions
+from ralph.agent.schemas import argument_faults
+from ralph.agent.stream import Stream
+from ralph.agent.tools.base import Desk, Tool, ToolResult
+from ralph.agent.tools.outcomes import crashed, failed, rejected
+from ralph.agent.verdicts import TOOL, Verdict
+
+_REJECTED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
+)
+
+_STOPPED = (
+    f"{_REJECTED} Correction to the text above: this call was stopped while running, not refused before it ran. It may "
+    "have run in part or in full, and its changes may have been written. No permission prompt was involved. Work it "
+    "started elsewhere (a remote command, a background process) may still be running, so check before starting the "
+    "same work again. The instruction to stop and wait still stands."
+)
+_NOT_TRIED = "<tool_use_error>"
+_CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
+_ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
+
+
+class Leaving(Exception):
+    """The process is about to end: nothing more is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, object]
+
+
+@dataclass(slots=True)
+class Done:
+    """What one turn's calls left behind."""
+
+    results: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    follow_ups: list[str] = field(default_factory=list[str])
+    denials: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools of one session, and who may use them."""
+
+    tools: Mapping[str, Tool]
+    disabled: frozenset[str]
+    permissions: Permissions
+    desk: Desk
+    stream: Stream
+    leaving: threading.Event
+
+    def offers(self, verdict: Verdict | None) -> list[ToolOffer]:
+        """Every tool as the model is told of it, by name."""
+        offers = [ToolOffer(tool.name, tool.description, tool.input_schema) for tool in self.tools.values()]
+        return sorted([*offers, *([verdict.offer()] if verdict else [])], key=lambda offer: offer.name)
+
+    def run(self, calls: Sequence[Call], verdict: Verdict | None, done: Done) -> None:
+        """Run the calls in their order; an interrupt rejects the running one and all that follow."""
+        stop = self.desk.stop
+        for call in calls:
+            if stop.is_set():
+                self._tell(call, _called_off(_REJECTED), _CALLED_OFF, done)
+                continue
+            result, meta = self._attempt(call, verdict, done)
+            if stop.is_set() and not self.leaving.is_set():
+                result, meta = _called_off(_STOPPED), _CALLED_OFF
+            self._tell(call, result, meta, done)
+            if self.leaving.is_set():
+                raise Leaving
+        if stop.is_set():
+            raise Interrupted
+
+    def _attempt(self, call: Call, verdict: Verdict | None, done: Done) -> tuple[ToolResult, Mapping[str, object]]:
+        if call.name == TOOL and verdict is not None:
+            return verdict.take(call.arguments), _ACCEPTED
+        tool = self.tools.get(call.name)
+        if tool is None:
+            return self._unknown(call.name), {}
+        if faults := argument_faults(tool.input_schema, call.arguments):
+            return _malformed(call.name, faults), {}
+        match self.permissions.decide(call.name, call.arguments, self.desk):
+            case Denied() as denied:
+                return self._denied(call, denied, done), _refused(denied)
+            case Allowed() as allowed:
+                return self._run(tool, call), _accepted(allowed)
+
+    def _run(self, tool: Tool, call: Call) -> ToolResult:
+        try:
+            return tool.run(call.arguments, self.desk)
+        except Exception as error:  # a tool's fault is told to the model, who may know a way round
+            return crashed(call.name, str(error) or type(error).__name__)
+
+    def _unknown(self, name: str) -> ToolResult:
+        said = f"Error: No such tool available: {name}"
+        if name in self.disabled:
+            said += f". {name} is disabled for this session, in subagents as well as here."
+        return ToolResult(f"<tool_use_error>{said}</tool_use_error>", is_error=True, detail=said)
+
+    def _denied(self, call: Call, denied: Denied, done: Done) -> ToolResult:
+        reasons = {"decision_reason_type": denied.reason_type, "decision_reason": denied.reason}
+        given = {name: reason for name, reason in reasons.items() if reason}
+        self.stream.system(
+            "permission_denied", tool_name=call.name, tool_use_id=call.id, **given, message=denied.message
+        )
+        done.denials.append({"tool_name": call.name, "tool_use_id": call.id, "tool_input": dict(call.arguments)})
+        return rejected(denied.message) if denied.is_rejection else failed(denied.message)
+
+    def _tell(self, call: Call, result: ToolResult, meta: Mapping[str, object], done: Done) -> None:
+        content = [dict(block) for block in result.blocks] if result.blocks else result.content
+        block: dict[str, object] = {"tool_use_id": call.id, "type": "tool_result", "content": content}
+        if result.is_error or call.name == "Bash":  # of the tools, only Bash says that it did not fail (2.1.325)
+            block["is_error"] = result.is_error
+        if result.content.startswith(_NOT_TRIED) and "non_execution_kind" not in meta and "accept" in str(meta):
+            meta = {}  # the call itself was wrong: nobody was asked
+        more = {"tool_result_meta": [{"id": call.id, **meta}]} if meta else {}
+        self.stream.user([block], tool_use_result=result.detail, **more)
+        done.results.append(block)
+        if result.follow_up:
+            self.stream.user([{"type": "text", "text": result.follow_up}], isSynthetic=True)
+            done.follow_ups.append(result.follow_up)
+
+
+def calls_of(blocks: Sequence[Block]) -> list[Call]:
+    """The calls among a message's blocks."""
+    return [
+        Call(jsonline.text(block.get("id")), jsonline.text(block.get("name")), jsonline.mapping(block.get("input")))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+
+
+def _called_off(said: str) -> ToolResult:
+    return ToolResult(said, is_error=True, detail="User rejected tool use")
+
+
+def _malformed(name: str, faults: Sequence[str]) -> ToolResult:
+    said = f"InputValidationError: {name} failed due to the following {'issue' if len(faults) == 1 else 'issues'}:\n"
+    said += "\n".join(faults)
+    return ToolResult(f"<tool_use_error>{said}</tool_use_error>", is_error=True, detail=said)
+
+
+def _accepted(allowed: Allowed) -> Mapping[str, object]:
+    reason = {"reason_type": allowed.reason_type} if allowed.reason_type else {}
+    return {"permission_decision": {"decision": "accept", "source": allowed.source, **reason}}
+
+
+def _refused(denied: Denied) -> Mapping[str, object]:
+    """How the call was refused: as if the user had been asked and had said no, or by decree."""
+    by_decree = denied.by != "ask"
+    decision = {"decision": "reject", "source": denied.source, **({"reason_type": denied.by} if by_decree else {})}
+    kind = {} if denied.is_rejection else {"non_execution_kind": "permission-rule" if by_decree else "user-rejected"}
+    return {**kind, "permission_decision": decision}

@@ -1,0 +1,20 @@
+"""The environment that ralph was started with: the only door to it, and light enough for whoever needs nothing else."""
+
+import os
+
+_GIT_REDIRECTIONS = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
+    "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
+)  # fmt: skip
+
+
+def inherited() -> dict[str, str]:
+    """All of it, as it is."""
+    return dict(os.environ)
+
+
+def without_redirections() -> dict[str, str]:
+    """All of it, less what would point git (started from a hook, say) at another tree; from now on."""
+    for name in _GIT_REDIRECTIONS:
+        os.environ.pop(name, None)
+    return inherited()

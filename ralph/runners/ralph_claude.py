@@ -1,0 +1,34 @@
+"""ralph's own agent, which has claude's command line: with a real model, or with a script in a model's place."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ralph.errors import UsageError
+from ralph.runners.claude import ClaudeOptions, ClaudeRunner
+
+# -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
+_COMMAND = (sys.executable, "-P", "-m", "ralph.agent")
+
+
+def find_ralph_claude(options: ClaudeOptions, _env: Mapping[str, str]) -> ClaudeRunner:
+    """The agent that came with this ralph. It has no login of its own to prefer: whoever chooses it means the key."""
+    return ClaudeRunner(_COMMAND, replace(options, auth="api-key"))
+
+
+def find_demo(options: ClaudeOptions, env: Mapping[str, str]) -> ClaudeRunner:
+    """The same agent with a script for a model: it really edits and runs, but nothing in it thinks."""
+    script = Path(env.get("RALPH_DEMO_SCRIPT", "").strip() or _shipped_script()).expanduser().absolute()
+    if not script.is_file():
+        raise UsageError(
+            f"RALPH_DEMO_SCRIPT: {script} is no file", "name a script, or leave it unset for the shipped one"
+        )
+    notice = f"the model is scripted ({script.name}): it plays its part whatever the goal says, and costs nothing"
+    return ClaudeRunner(_COMMAND, options, own_model=f"scripted:{script}", notice=notice)
+
+
+def _shipped_script() -> Path:
+    """The demo's script of the wheel, else that of the checkout."""
+    packaged = Path(__file__).parent.parent / "_demo" / "script.json"
+    return packaged if packaged.is_file() else Path(__file__).parent.parent.parent / "examples" / "demo" / "script.json"

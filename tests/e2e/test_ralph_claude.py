@@ -1,0 +1,138 @@
+"""`ralph-claude` where it is more than a stand-in: the scripted model, its own words, what it does without a key."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ralph import __version__
+from tests.support.messages_api import ServeMessages
+from tests.support.real_claude import claude_env
+
+PROGRAM = Path(sys.executable).with_name("ralph-claude")
+STREAM = ("--verbose", "--output-format", "stream-json")
+
+
+class Run:
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.exit_code, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+@pytest.fixture
+def run(repo: Path, world: Path):
+    def run(*args: str, env: Mapping[str, str] | None = None, program: Path = PROGRAM) -> Run:
+        environment = claude_env(world / "home", "http://127.0.0.1:1", "none") | dict(env or {})
+        argv = [program, *args]
+        return Run(
+            subprocess.run(
+                argv, cwd=repo, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+            )
+        )
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    def session(name: str) -> list[list[dict[str, object]]]:
+        call = {"type": "tool_use", "name": "Write", "input": {"file_path": f"{name}.txt", "content": f"{name}\n"}}
+        return [[{"type": "text", "text": f"I write {name}."}, call], [{"type": "text", "text": f"{name} is written."}]]
+
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps([session("one"), session("two")]))
+    return path
+
+
+def test_a_scripted_model_works_on_the_tree_and_costs_nothing(run: Any, script: Path, repo: Path) -> None:
+    done = run("-p", "go", "--model", f"scripted:{script}", "--allowedTools", "Write", *STREAM)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [event["type"] for event in done.events] == [
+        "system",
+        "assistant",
+        "assistant",
+        "user",
+        "assistant",
+        "result",
+    ]
+    assert done.events[0]["model"] == f"scripted:{script}"
+    assert (done.events[-1]["result"], done.events[-1]["total_cost_usd"]) == ("one is written.", 0)
+    assert (repo / "one.txt").read_text() == "one\n"
+
+
+@pytest.mark.parametrize(("iteration", "name"), [("1", "one"), ("2", "two"), ("7", "two")])
+def test_the_iteration_of_the_run_chooses_the_session(run: Any, script: Path, iteration: str, name: str) -> None:
+    done = run("-p", "go", "--model", f"scripted:{script}", "--allowedTools=Write", env={"RALPH_ITERATION": iteration})
+    assert (done.exit_code, done.stdout) == (0, f"{name} is written.\n")
+
+
+def test_the_sdk_is_not_loaded_where_it_is_not_needed(run: Any, script: Path) -> None:
+    """Importing it takes longer than a whole session of the real claude; the first event does not wait for it."""
+    done = run("-p", "go", "--model", f"scripted:{script}", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "ralph.agent.conversation" in imported
+    assert not imported & {"anthropic", "pydantic", "ralph.settings", "psutil"}
+
+
+def test_a_script_that_cannot_be_read_is_one_line(run: Any) -> None:
+    done = run("-p", "go", "--model", "scripted:none.json", *STREAM)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "ralph-claude: cannot read the script none.json: No such file or directory\n"
+
+
+def test_without_a_key_one_line_says_what_to_do(run: Any) -> None:
+    done = run("-p", "go")
+    assert (done.exit_code, done.stdout) == (1, "Not logged in · Please run /login\n")
+    assert done.stderr.count("\n") == 1
+    assert "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN" in done.stderr
+
+
+def test_a_flag_without_effect_is_accepted_with_a_line(run: Any, script: Path) -> None:
+    done = run("-p", "go", "--model", f"scripted:{script}", "--fallback-model", "haiku", "--betas", "a", "b")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        "ralph-claude: --betas has no effect here",
+        "ralph-claude: --fallback-model has no effect here",
+    ]
+
+
+@pytest.mark.parametrize("flag", ["--resume", "-c", "--fork-session", "--worktree"])
+def test_a_flag_that_changes_the_meaning_is_refused(run: Any, script: Path, flag: str) -> None:
+    done = run("-p", "go", flag, "--model", f"scripted:{script}")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "every session is a fresh one" in done.stderr
+
+
+def test_by_its_own_name_it_says_whose_child_it_is(run: Any, tmp_path: Path) -> None:
+    assert run("--version").stdout == f"ralph-claude {__version__} (as Claude Code 2.1.325)\n"
+    linked = tmp_path / "claude"
+    linked.symlink_to(PROGRAM)
+    assert run("--version", program=linked).stdout == "2.1.325 (Claude Code)\n"
+
+
+def test_help_names_every_kind_of_flag(run: Any) -> None:
+    said = run("--help").stdout
+    for expected in ("--json-schema <schema>", "True anyway:", "Accepted, without effect:", "Refused:", "-r, --resume"):
+        assert expected in said
+
+
+def test_a_reader_that_leaves_ends_it(repo: Path, world: Path, script: Path, messages_api: ServeMessages) -> None:
+    argv = [PROGRAM, "-p", "go", "--model", f"scripted:{script}", "--allowedTools", "Write", *STREAM]
+    env = claude_env(world / "home", messages_api([]).url)
+    with subprocess.Popen(
+        argv, cwd=repo, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.wait(20) == 1
+        assert process.stderr.read() == b""
