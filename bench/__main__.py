@@ -8,18 +8,26 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import iterations, latency, memory, report, startup, throughput
+from bench import agents, iterations, latency, memory, report, startup, throughput
 from bench.arena import Arena, Unmeasurable, arena
 from bench.figures import Figure
 from bench.peer import Peer, find_peer
+from tools import fetch
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 PYTHON = Path(sys.executable)
+CACHE = fetch.cache_dir(os.environ)
 
 Section = Callable[[Arena, Peer | Unmeasurable, bool], list[Figure]]
 
 SECTIONS: dict[str, tuple[str, Section]] = {
     "startup": ("Start-up", lambda arena, _, quick: startup.measure(arena, python=PYTHON, rounds=15 if quick else 40)),
+    "agents": (
+        "ralph-claude",
+        lambda arena, _, quick: agents.measure(
+            arena, ours=PYTHON.with_name("ralph-claude"), cache=CACHE, rounds=4 if quick else 12
+        ),
+    ),
     "iterations": (
         "Overhead per iteration",
         lambda arena, _, quick: iterations.measure(

@@ -92,9 +92,10 @@ class Arena:
         *,
         stdin: IO[bytes] | int = subprocess.DEVNULL,
         stdout: int = subprocess.DEVNULL,
+        extra: Mapping[str, str] | None = None,
     ) -> Generator[subprocess.Popen[bytes]]:
         """Start something; it is gone when this is left, softly at first, so that it can end what it started."""
-        environment = self.environment(agent) | {"RALPH_DIR": str(cwd.parent / "state")}
+        environment = self.environment(agent) | {"RALPH_DIR": str(cwd.parent / "state")} | dict(extra or {})
         process = subprocess.Popen(
             argv, cwd=cwd, env=environment, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True
         )

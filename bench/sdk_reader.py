@@ -6,7 +6,7 @@ Run by the peer's own interpreter: `sdk_reader.py AGENT [--echo]`; with --echo e
 import sys
 import time
 
-import anyio  # pyright: ignore[reportMissingImports] - only the peer's environment has it
+import anyio
 from claude_agent_sdk import ClaudeAgentOptions, query  # pyright: ignore[reportMissingImports] - the same
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ralph.agent.flags import FLAGS
 from ralph.failures import TABLE
 from ralph.goal import KEYS, parse_goal
 from ralph.settings import load
@@ -27,6 +28,7 @@ def test_the_readme_lists_every_front_matter_key() -> None:
 def test_every_flag_the_readme_names_exists() -> None:
     said = subprocess.run([sys.executable, "-m", "ralph", "run", "--help"], capture_output=True, text=True).stdout
     known = {*re.findall(r"--[a-z-]+", said), "--version", "--help", "--project", "--json"}
+    known |= {name for flag in FLAGS for name in flag.names}  # of ralph-claude
     assert set(re.findall(r"`[^`\n]*?(--[a-z-]+)", README)) <= known
 
 

@@ -1,0 +1,80 @@
+"""The first five minutes: what `make demo` runs, on a machine that has no agent and no key."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.git_repos import commits, git
+from tests.support.ralph_process import Ralph
+
+ROOT = Path(__file__).parent.parent.parent
+PLAY = ROOT / "examples" / "demo" / "play"
+
+
+@pytest.fixture
+def played(tmp_path: Path, ralph: Ralph) -> str:
+    script = Path(sys.executable).with_name("ralph")
+    env = {**ralph.env, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def repository(tmp_path: Path) -> Path:
+    (place,) = tmp_path.glob("ralph-demo.*")
+    return place / "slugs"
+
+
+def test_a_refused_done_and_a_proven_one_by_real_edits(tmp_path: Path, played: str) -> None:
+    repo = repository(tmp_path)
+    assert [commit.trailers["Ralph-Verdict"] for commit in commits(repo)[1:]] == ["CONTINUE", "DONE", "DONE"]
+    assert "unicodedata" in git(repo, "show", "HEAD:slugs.py")
+    assert git(repo, "show", "HEAD~3:test_slugs.py") == git(repo, "show", "HEAD:test_slugs.py")
+    assert subprocess.run([repo / ".ralph" / "check"], cwd=repo, capture_output=True).returncode == 0
+    assert "the model is scripted" in played
+    assert played.count("DONE is withdrawn") == 1
+    assert "result     done: proven by .ralph/check" in played
+
+
+def test_nothing_outside_its_own_directory_is_touched(tmp_path: Path, world: Path, played: str) -> None:
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ralph-demo.")]
+    assert not (world / "ralph").exists()
+
+
+def test_the_readme_shows_what_it_prints(played: str) -> None:
+    shown = re.search(r"make demo.*?```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    assert anonymous(shown[1]).splitlines() == anonymous(played).splitlines()
+
+
+def anonymous(text: str) -> str:
+    """Leave out what differs from machine to machine and from run to run."""
+    text = re.sub(r"(/[\w.-]+)+/(ralph-demo)\.\w+", r"\2", text)
+    text = re.sub(r"(/[\w.-]+)+/(examples/|bin/python)", r"\2", text)
+    text = re.sub(r"slugs-[0-9a-f]{8}", "slugs-KEY", text)
+    text = re.sub(r"commit [0-9a-f]{10}", "commit SHA", text)
+    return re.sub(r"\b(\d+\.)?\d+s\b", "TIME", text)
+
+
+def test_another_script_can_take_its_place(repo: Path, tmp_path: Path, ralph: Ralph) -> None:
+    (tmp_path / "script.json").write_text(
+        '[[[{"type": "tool_use", "name": "Write", "input": {"file_path": "answer.txt", "content": "42\\n"}}],'
+        ' [{"type": "tool_use", "name": "StructuredOutput", "input": {"summary": "DONE"}}]]]'
+    )
+    script = str(tmp_path / "script.json")
+    goal = str(ROOT / "examples" / "goals" / "answer.md")
+    done = ralph("run", goal, "--agent", "demo", "--no-check", env={"RALPH_DEMO_SCRIPT": script})
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert git(repo, "show", "HEAD:answer.txt") == "42"
+
+
+def test_a_script_that_is_not_there_is_refused(repo: Path, ralph: Ralph) -> None:
+    goal = str(ROOT / "examples" / "goals" / "answer.md")
+    refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": "/nowhere/script.json"})
+    assert refused.exit_code == 2
+    assert "RALPH_DEMO_SCRIPT: /nowhere/script.json is no file" in refused.stderr
