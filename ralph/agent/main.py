@@ -4,6 +4,7 @@ The main thread is the porter: it reads stdin's lines and the signals, and answe
 thread holds the conversation. So a turn can be called off whatever it waits for.
 """
 
+import contextlib
 import os
 import queue
 import select
@@ -30,6 +31,7 @@ _CHUNK = 1 << 16
 _PIPE_PATIENCE = 3.0
 """Seconds that a prompt from the command line waits for more on stdin (2.1.325): a pipe may be open and silent."""
 
+_STEP = 0.1
 _LAST_MOMENT = 3.0
 """Seconds that a running command has to be ended in, when we are told to leave."""
 
@@ -106,7 +108,7 @@ def _attend(session: Session, prompt: str | None) -> int:
         threading.Thread(target=_converse, args=[session, calls], daemon=True, name="conversation").start()
         interrupted = False
         while True:
-            match call := calls.get():
+            match call := _next(calls):
                 case Line():
                     _hear(call.text, session)
                 case EndOfInput():
@@ -122,6 +124,15 @@ def _attend(session: Session, prompt: str | None) -> int:
                     return 0 if interrupted else call.exit_code
                 case _:
                     assert_never(call)
+
+
+def _next(calls: "queue.SimpleQueue[Call]") -> Call:
+    """Wait for the next call, in short steps: a signal that reaches another thread does not wake this one, and its
+    handler runs in no other.
+    """
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return calls.get(timeout=_STEP)
 
 
 def _hear(line: bytes, session: Session) -> None:
