@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -232,16 +233,25 @@ class Repo:
         status, out, _ = self._run("rev-parse", "--verify", "--quiet", f"{commit}^")
         return out.strip() if status == 0 else None
 
-    def clear_stale_locks(self) -> list[str]:
-        """Remove the locks that a killed git left behind; while a git lives in this tree they are its own."""
+    def clear_stale_locks(self, patience: float = 0, pause: Callable[[float], None] = time.sleep) -> list[str]:
+        """Remove the locks that a killed git left behind; while a git lives in this tree they are its own.
+
+        `patience` is how many seconds such a git is given to end.
+        """
+        deadline = time.monotonic() + patience
         names = ["index.lock", "HEAD.lock", "packed-refs.lock", f"refs/heads/{self.branch()}.lock"]
         cleared: list[str] = []
         for name in names:
             lock = self.git_dir / name
+            # Not by who has it open: git closes the file while an editor waits for the message.
+            while lock.is_file() and (pids := running_in(self.root, "git")):
+                if time.monotonic() >= deadline:
+                    waited = f", and has not ended in {patience:g} s" if patience else ""
+                    raise RepoError(
+                        f"{lock}: git process {pids[0]} works here{waited}", "let it end, then run this again"
+                    )
+                pause(0.1)
             if lock.is_file():
-                # Not by who has it open: git closes the file while an editor waits for the message.
-                if pids := running_in(self.root, "git"):
-                    raise RepoError(f"{lock}: git process {pids[0]} works here", "let it end, then run this again")
                 lock.unlink(missing_ok=True)
                 cleared.append(name)
         return cleared

@@ -28,6 +28,9 @@ from ralph.ui.console import Console, Detail, json_screen
 from ralph.ui.outlet import Outlet
 from ralph.windows import EXCLUDES, Windows
 
+_PATIENCE_WITH_GIT = 10.0
+"""Seconds that a start gives a git at work to end: the commit that a ralph killed with -9 had begun goes on."""
+
 
 class Pursuit:
     """One start of a run: its collaborators, and what each step of the loop means on disk."""
@@ -126,7 +129,8 @@ class Pursuit:
 
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
-        said = [f"removed a stale {name} of git" for name in self.repo.clear_stale_locks()]
+        cleared = self.repo.clear_stale_locks(_PATIENCE_WITH_GIT, self._pause)
+        said = [f"removed a stale {name} of git" for name in cleared]
         if saved is None:
             if (moved := self.journal.archive()) is not None and self.asked.flags.fresh:
                 said.append(f"the last run was archived: {moved}")
@@ -151,6 +155,11 @@ class Pursuit:
         self.windows.link_run(self.goal.name, self.journal.directory)
         self._save(run, durable=True)
         return run, said
+
+    def _pause(self, seconds: float) -> None:
+        if (number := self.signals.first) is not None:
+            raise Interrupted(number)
+        time.sleep(seconds)
 
     def _protect(self, saved: Saved | None) -> list[str]:
         """Fix the version of the user's files that rules from now on: the one that stands."""

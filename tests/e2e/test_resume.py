@@ -493,12 +493,61 @@ def test_a_lock_that_a_living_git_holds_is_respected(
         done = ralph("run", "goal.md")
 
         assert lock.exists(), f"ralph took the lock away from a living git: {done}"
-        assert done.exit_code in (1, 2), done
-        assert "index.lock" in flattened(done.stderr)
+        assert done.exit_code == 1, done
+        assert f"index.lock: git process {user.pid} works here, and has not ended in 10 s" in flattened(done.stderr)
         assert len(iterations(repo)) == 2
     finally:
         (tmp_path / "close").touch()
         user.wait()
+
+
+@pytest.fixture
+def committing(repo: Path, world: Path, claude_script: ClaudeScript) -> Path:
+    """A file that is there once the commit of the first iteration has begun; it ends when there is a file `go`."""
+    waiting = f"touch {world}/committing; until test -e {world}/go; do sleep 0.05; done"
+    filtering = f"if test -e .git/index.lock; then {waiting}; fi; cat"  # a status, which filters too, has no lock
+    (repo / ".gitattributes").write_text("README.md filter=slow\n")
+    git(repo, "add", ".gitattributes")
+    git(repo, "commit", "--quiet", "-mslow")
+    git(repo, "config", "filter.slow.clean", filtering)
+    claude_script([write("README.md", "# A longer text\n"), summary("the first step")], [summary("DONE")])
+    return world / "committing"
+
+
+def test_a_start_waits_for_the_commit_that_a_killed_ralph_had_begun(
+    repo: Path, world: Path, ralph: Ralph, committing: Path
+) -> None:
+    with ralph.start("run", "goal.md", "--json") as first:
+        wait_until(committing.exists, "the commit")
+        assert (repo / ".git" / "index.lock").exists()
+        first.send(signal.SIGKILL)
+        first.wait()
+    with ralph.start("run", "goal.md") as second:
+        assert not comes_true(lambda: not is_alive(second.pid), 2), second.stderr
+        (world / "go").touch()
+        done = second.wait()
+
+    assert done.exit_code == 0, done
+    assert "iteration 1 was committed but not recorded; it counts" in flattened(done.stdout)
+    assert [number for _, number in iterations(repo)] == ["1", "2"]
+
+
+def test_a_start_that_waits_for_a_commit_can_be_stopped(
+    repo: Path, world: Path, ralph: Ralph, committing: Path
+) -> None:
+    with ralph.start("run", "goal.md", "--json") as first:
+        wait_until(committing.exists, "the commit")
+        first.send(signal.SIGKILL)
+        first.wait()
+    with ralph.start("run", "goal.md") as second:
+        assert not comes_true(lambda: not is_alive(second.pid), 2), second.stderr
+        second.send(signal.SIGINT)
+        done = second.wait(5)
+    (world / "go").touch()
+
+    assert done.exit_code == 130, done
+    wait_until(lambda: not (repo / ".git" / "index.lock").exists(), "the end of the commit")
+    assert [number for _, number in iterations(repo)] == ["1"]
 
 
 def test_a_done_that_was_committed_but_not_checked_is_checked_first(
