@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,6 +17,7 @@ import pytest
 from ralph import __version__
 from tests.support.messages_api import ServeMessages
 from tests.support.real_claude import claude_env
+from tests.support.waiting import is_alive, pid_in, wait_until
 
 PROGRAM = Path(sys.executable).with_name("ralph-claude")
 STREAM = ("--verbose", "--output-format", "stream-json")
@@ -136,3 +140,27 @@ def test_a_reader_that_leaves_ends_it(repo: Path, world: Path, script: Path, mes
         process.stdout.close()
         assert process.wait(20) == 1
         assert process.stderr.read() == b""
+
+
+TGKILL = {"x86_64": 234, "aarch64": 131}
+
+
+@pytest.mark.skipif(platform.machine() not in TGKILL, reason="how this machine signals one thread is not known here")
+def test_a_signal_is_heeded_whichever_thread_it_reaches(repo: Path, world: Path, tmp_path: Path) -> None:
+    """The kernel takes any thread; Python runs handlers in the first one, which waits."""
+    command = "echo $$ > shell.pid; while :; do read -t 1 x; done"
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": command}}
+    (tmp_path / "script.json").write_text(json.dumps([[[call]]]))
+    argv = [PROGRAM, "-p", "go", "--model", f"scripted:{tmp_path / 'script.json'}", "--allowedTools", "Bash", *STREAM]
+    environment = claude_env(world / "home", "http://127.0.0.1:1", "none")
+    process = subprocess.Popen(argv, cwd=repo, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: (repo / "shell.pid").exists() and (repo / "shell.pid").read_text(), "the command to run")
+        others = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
+        others.remove(process.pid)
+        ctypes.CDLL(None).syscall(TGKILL[platform.machine()], process.pid, others[0], int(signal.SIGTERM))
+        assert process.wait(15) == 143
+    finally:
+        process.kill()
+        process.wait()
+    assert not is_alive(pid_in(repo / "shell.pid"))
