@@ -41,7 +41,7 @@ def find_claude(options: ClaudeOptions, env: Mapping[str, str]) -> "ClaudeRunner
             "install Claude Code (npm install -g @anthropic-ai/claude-code) and log in by running `claude` once;"
             " or say where it is: ralph config set agents.claude.path /path/to/claude;"
             " or, with an API key, take ralph's own agent: --agent ralph-claude;"
-            " or look on while a script plays the agent: --agent demo",
+            " or look on while a script plays the agent, in a repository made for it: `make demo` in a clone of ralph",
         )
     return ClaudeRunner((str(Path(found).absolute()),), options)
 

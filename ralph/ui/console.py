@@ -157,7 +157,13 @@ def _folded(line: str, width: int) -> list[str]:
     """Fold a line at the terminal's edge, between words, keeping the column of labels free."""
     if len(line) <= width:
         return [line]
-    return textwrap.wrap(line, max(width, 40), subsequent_indent=" " * (_LABEL + 2), break_on_hyphens=False) or [""]
+    words = line.lstrip()
+    indent = line[: len(line) - len(words)]
+    below = indent or " " * (_LABEL + 2)
+    wrapped = textwrap.wrap(
+        words, max(width, 40), initial_indent=indent, subsequent_indent=below, break_on_hyphens=False
+    )
+    return wrapped or [""]
 
 
 def _labelled(label: str, text: str) -> list[str]:

@@ -205,7 +205,7 @@ def test_a_missing_agent_is_blocked_with_the_ways_on(repo: Path, world: Path, ra
     done = ralph("run", "goal.md")
     assert done.exit_code == 6
     assert "the agent `claude` was not found on PATH" in done.stderr
-    for way in ("ralph config set agents.claude.path", "--agent ralph-claude", "--agent demo"):
+    for way in ("ralph config set agents.claude.path", "--agent ralph-claude", "make demo"):
         assert way in done.stderr
     assert tree(repo) == before
     assert not (world / "ralph").exists()

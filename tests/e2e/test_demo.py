@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,24 @@ ROOT = Path(__file__).parent.parent.parent
 PLAY = ROOT / "examples" / "demo" / "play"
 
 
+Play = Callable[..., str]
+
+
 @pytest.fixture
-def played(tmp_path: Path, ralph: Ralph) -> str:
-    script = Path(sys.executable).with_name("ralph")
-    env = {**ralph.env, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+def play(tmp_path: Path, ralph: Ralph) -> Play:
+    def play(**extra: str) -> str:
+        script = Path(sys.executable).with_name("ralph")
+        env = {**ralph.env, "TMPDIR": str(tmp_path), **extra}
+        done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    return play
+
+
+@pytest.fixture
+def played(play: Play) -> str:
+    return play()
 
 
 def repository(tmp_path: Path) -> Path:
@@ -41,8 +53,16 @@ def test_a_refused_done_and_a_proven_one_by_real_edits(tmp_path: Path, played: s
     assert "result     done: proven by .ralph/check" in played
 
 
-def test_nothing_outside_its_own_directory_is_touched(tmp_path: Path, world: Path, played: str) -> None:
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ralph-demo.")]
+def test_nothing_outside_its_own_directory_is_touched(
+    tmp_path: Path, repo: Path, world: Path, ralph: Ralph, play: Play
+) -> None:
+    """Not even where a hook or a tool has pointed git at a repository of the user's."""
+    before = git(repo, "rev-parse", "HEAD")
+    play(GIT_DIR=str(repo / ".git"), GIT_WORK_TREE=str(repo), GIT_INDEX_FILE=str(repo / ".git" / "index"))
+    assert repository(tmp_path).is_dir()
+    assert git(repo, "rev-parse", "HEAD") == before
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "config", "--local", "--list").count("user.name") <= 1
     assert not (world / "ralph").exists()
 
 
@@ -55,7 +75,7 @@ def test_the_readme_shows_what_it_prints(played: str) -> None:
 def anonymous(text: str) -> str:
     """Leave out what differs from machine to machine and from run to run."""
     text = re.sub(r"(/[\w.-]+)+/(ralph-demo)\.\w+", r"\2", text)
-    text = re.sub(r"(/[\w.-]+)+/(examples/|bin/python)", r"\2", text)
+    text = re.sub(r"(/[\w.-]+)+/(examples/|bin/python|bin/ralph)", r"\2", text)
     text = re.sub(r"slugs-[0-9a-f]{8}", "slugs-KEY", text)
     text = re.sub(r"commit [0-9a-f]{10}", "commit SHA", text)
     return re.sub(r"\b(\d+\.)?\d+s\b", "TIME", text)
