@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import termios
 import typing
 
 import pytest
@@ -175,6 +177,17 @@ LONG = "x" * 1_000_000
 )
 def test_a_long_text_is_folded(events: tuple[Event, ...]) -> None:
     assert len(shown(*events)) < 5000
+
+
+def test_in_a_terminal_every_line_keeps_its_column_and_its_width() -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
+        Console(Outlet(stream))([CheckEnded(1, 0.1, f"{'-' * 75}\n{'word ' * 40}")], AT, b"")
+        lines = reader.read(65536).decode().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert all(line.startswith(" " * 11) for line in lines[1:])
+    assert "".join(lines).count("-") == 75
 
 
 @pytest.mark.parametrize("when", [0.0, 1e10, 1e13, 9e15])
