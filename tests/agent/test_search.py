@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -237,3 +238,24 @@ def test_grep_looks_where_the_shell_stands(use: Use, tree: Path, engine: str, de
     assert use("Grep", pattern="foo").content == "Found 1 file\ndeep/x.txt"
     shown = use("Grep", pattern="foo", path="../src", output_mode="content", type="py").content
     assert shown == f"{tree}/src/m0.py:2:# foo 0\n{tree}/src/m1.py:2:# foo 1"
+
+
+def test_a_pattern_that_takes_for_ever_is_ended(
+    use: Use, here: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's expressions hear nothing while they match: only another process can be stopped."""
+    desk.environment = {**desk.environment, "PATH": "/nowhere"}
+    (here / "a.txt").write_text("a" * 200 + "b\n")
+    monkeypatch.setattr("ralph.agent.tools.without_ripgrep.TIME_LIMIT", 1.0)
+    assert use("Grep", pattern="(a+)+$").content == "Ripgrep search timed out after 20 seconds"
+    monkeypatch.undo()
+    threading.Timer(1.0, desk.stop.set).start()
+    assert use("Grep", pattern="(a+)+$").is_error
+    assert not list(desk.scratch.iterdir())
+
+
+def test_a_search_without_ripgrep_shows_no_hidden_file(use: Use, tree: Path, desk: Desk) -> None:
+    desk.hides = lambda path: path.name == "m0.py"
+    shown = use("Grep", pattern="class", type="py", output_mode="content", **{"-A": 1}).content
+    assert shown == "src/m1.py:3:class A:\nsrc/m1.py-4-    pass"
+    assert use("Grep", pattern="foo", path="src/m0.py", output_mode="content").content == "No matches found"

@@ -3,15 +3,14 @@
 import shutil
 from collections.abc import Mapping
 
-from ralph.agent.globs import GlobError
 from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
 from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.glob import REJECTED
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import failed
-from ralph.agent.tools.plain_search import search_plainly
 from ralph.agent.tools.ripgrep import search_by_ripgrep
 from ralph.agent.tools.search import Search, SearchRejectedError, SearchTimeoutError
+from ralph.agent.tools.without_ripgrep import search_plainly
 from ralph.process import StartError
 
 _USUAL_LIMIT = 250
@@ -60,8 +59,8 @@ class Grep:
         try:
             # Which files are hidden, ripgrep cannot be told.
             ripgrep = None if desk.hides else shutil.which("rg", path=desk.environment.get("PATH"))
-            lines = search_by_ripgrep(ripgrep, asked, desk) if ripgrep else list(search_plainly(asked, desk))
-        except (SearchRejectedError, GlobError) as error:
+            lines = search_by_ripgrep(ripgrep, asked, desk) if ripgrep else search_plainly(asked, desk)
+        except SearchRejectedError as error:
             return failed(f"{REJECTED}{error}")
         except (StartError, SearchTimeoutError) as error:
             return failed(str(error))

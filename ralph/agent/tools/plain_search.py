@@ -1,55 +1,84 @@
-"""Searching without ripgrep, with the same answer.
+"""Searching without ripgrep, with the same answer. A program of its own: `python -m ralph.agent.tools.plain_search`.
 
-Python's regular expressions are written a little differently, and a pattern made to take for ever does: ripgrep's
-cannot.
+Python's regular expressions are written a little differently, and a pattern made to take for ever does, deaf to
+everything: ripgrep's cannot. So a process searches that can be killed. It reads one line of JSON and prints one per
+record: ["file", path] before the ["line", text]s of each file that has some, or ["rejected", why].
 """
 
 import re
-import time
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import cast
 
-from ralph.agent.globs import Glob, compile_glob
-from ralph.agent.tools.base import Desk
-from ralph.agent.tools.search import (
-    LONGEST_LINE,
-    TIME_LIMIT,
-    Search,
-    SearchRejectedError,
-    SearchTimeoutError,
-    told_path,
-)
+from ralph import jsonline
+from ralph.agent.globs import Glob, GlobError, compile_glob
+from ralph.agent.tools.search import LONGEST_LINE, Mode, Search, SearchRejectedError, told_path
 from ralph.agent.tree import searched_files
 
+_MOST = 1_000_000_000
+"""Lines of context that come to all of them."""
 
-def search_plainly(asked: Search, desk: Desk) -> Iterator[str]:
-    """Search file by file."""
+
+def order(asked: Search, cwd: Path) -> bytes:
+    """The line that asks for a search."""
+    told = {"pattern": asked.pattern, "path": str(asked.path), "mode": asked.mode, "globs": list(asked.globs)}
+    told |= {"before": min(asked.before, _MOST), "after": min(asked.after, _MOST), "file_type": asked.file_type}
+    told |= {"ignore_case": asked.ignore_case, "only_matching": asked.only_matching, "multiline": asked.multiline}
+    return jsonline.encode_line({**told, "numbers": asked.numbers, "cwd": str(cwd)})
+
+
+def main() -> None:
+    """Search as stdin says."""
+    told = jsonline.mapping(jsonline.decode(sys.stdin.readline()))
+    try:
+        for path, lines in search(_asked(told), Path(jsonline.text(told.get("cwd")))):
+            _print("file", str(path))
+            for line in lines:
+                _print("line", line)
+    except (SearchRejectedError, GlobError) as error:
+        _print("rejected", str(error))
+    sys.stdout.flush()
+
+
+def search(asked: Search, cwd: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Search file by file; what is found comes with its file."""
     expression = _expression(asked)
     globs = [compile_glob(glob) for glob in asked.globs]
     types = _globs_of_type(asked.file_type)
     single = asked.path.is_file()
-    deadline = time.monotonic() + TIME_LIMIT
-    apart = ""
-    for path in [asked.path] if single else searched_files(asked.path, partial(_choose, globs, desk)):
-        if desk.stop.is_set() or time.monotonic() > deadline:
-            raise SearchTimeoutError
-        if desk.hides is not None and desk.hides(path):
-            continue
-        name = told_path(path, desk).removeprefix("./")
+    for path in [asked.path] if single else searched_files(asked.path, partial(_choose, globs, cwd)):
+        name = told_path(path, cwd).removeprefix("./")
         if not single and types and not any(kind.matches(name) for kind in types):
             continue
-        found = list(_lines_of(path, name, expression, asked, single=single))
-        if found and apart:
-            yield apart
-        yield from found
-        if found and asked.mode == "content" and (asked.before or asked.after):
-            apart = "--"
+        if found := list(_lines_of(path, name, expression, asked, single=single)):
+            yield path, found
 
 
-def _choose(globs: list[Glob], desk: Desk, path: Path, is_folder: bool) -> bool | None:
+def _asked(told: Mapping[str, object]) -> Search:
+    return Search(
+        pattern=jsonline.text(told.get("pattern")),
+        path=Path(jsonline.text(told.get("path"))),
+        mode=cast(Mode, told.get("mode")),
+        globs=tuple(jsonline.text(glob) for glob in jsonline.sequence(told.get("globs"))),
+        file_type=jsonline.text(told.get("file_type")),
+        before=jsonline.count(told.get("before")),
+        after=jsonline.count(told.get("after")),
+        numbers=told.get("numbers") is True,
+        ignore_case=told.get("ignore_case") is True,
+        only_matching=told.get("only_matching") is True,
+        multiline=told.get("multiline") is True,
+    )
+
+
+def _print(kind: str, text: str) -> None:
+    sys.stdout.buffer.write(jsonline.encode_line([kind, text]))
+
+
+def _choose(globs: list[Glob], cwd: Path, path: Path, is_folder: bool) -> bool | None:
     """The last glob that matches decides; a file that none matches is unwanted if some glob asks for others."""
-    name = told_path(path, desk).removeprefix("./")
+    name = told_path(path, cwd).removeprefix("./")
     for glob in reversed(globs):
         if (is_folder or not glob.only_folders) and glob.matches(name):
             return not glob.negated
@@ -168,3 +197,7 @@ def _globs_of_type(name: str) -> list[Glob]:
     if name not in _TYPES:
         raise SearchRejectedError(f"unrecognized file type: {name}")
     return [compile_glob(_TYPES[name])]
+
+
+if __name__ == "__main__":
+    main()

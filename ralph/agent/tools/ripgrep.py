@@ -20,7 +20,7 @@ _NOT_SEARCHED = ("!.git", "!.svn", "!.hg", "!.bzr", "!.jj", "!.sl")
 def search_by_ripgrep(ripgrep: str, asked: Search, desk: Desk) -> list[str]:
     """Let ripgrep search."""
     log = desk.place_for_output("grep")
-    argv = [ripgrep, *_ripgrep_arguments(asked), "--", told_path(asked.path, desk)]
+    argv = [ripgrep, *_ripgrep_arguments(asked), "--", told_path(asked.path, desk.cwd)]
     deadline = time.monotonic() + TIME_LIMIT
     lines: list[str] = []
     try:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ralph.agent.tools.base import Desk
-
 Mode = Literal["content", "files_with_matches", "count"]
 
 TIME_LIMIT = 20.0
@@ -41,8 +39,8 @@ class Search:
     multiline: bool = False
 
 
-def told_path(path: Path, desk: Desk) -> str:
+def told_path(path: Path, cwd: Path) -> str:
     """The path as it is handed on: from the working directory where it lies there."""
-    if path == desk.cwd:
+    if path == cwd:
         return "./"
-    return f"./{path.relative_to(desk.cwd)}" if path.is_relative_to(desk.cwd) else str(path)
+    return f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
