@@ -63,6 +63,7 @@ Call = Line | Signalled | Finished | EndOfInput
 def main() -> NoReturn:
     """Run, and leave at once with the exit code: whatever still waits on a network has no say."""
     try:
+        _open_what_is_closed()
         code = _run(sys.argv, environ.inherited(), Path.cwd())
         sys.stdout.flush()
     except BrokenPipeError:
@@ -72,6 +73,25 @@ def main() -> NoReturn:
     except RalphError as error:
         code = _complain(f"ralph-claude: {error.message}")
     os._exit(code)
+
+
+def _open_what_is_closed() -> None:
+    """Take the place of standard files that are missing, before another file gets their number."""
+    closed = [number for number in range(3) if not _is_open(number)]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # the lowest free number
+    if 2 in closed:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - to the end; `print` would take stdout in place of None
+    if 1 in closed:
+        raise RalphError("stdout is closed: nobody would see the answer")
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
@@ -179,10 +199,14 @@ def _await_end(calls: "queue.SimpleQueue[Call]") -> None:
 
 def _read_stdin(calls: "queue.SimpleQueue[Call]") -> None:
     splitter = LineSplitter()
-    while chunk := os.read(0, _CHUNK):
-        _deliver(splitter.feed(chunk), calls)
-    _deliver(splitter.flush(), calls)
-    calls.put(EndOfInput())
+    try:
+        while chunk := os.read(0, _CHUNK):
+            _deliver(splitter.feed(chunk), calls)
+        _deliver(splitter.flush(), calls)
+    except OSError:
+        pass  # what cannot be read has ended: a folder, a terminal that is gone
+    finally:
+        calls.put(EndOfInput())
 
 
 def _deliver(lines: list[bytes | Oversized], calls: "queue.SimpleQueue[Call]") -> None:
@@ -192,7 +216,7 @@ def _deliver(lines: list[bytes | Oversized], calls: "queue.SimpleQueue[Call]") -
 
 def _prompt(options: Options) -> str:
     """The prompt of the command line, and below it whatever stdin holds."""
-    piped = "" if sys.stdin.isatty() or (options.prompt and not _has_input()) else _all_of_stdin()
+    piped = "" if os.isatty(0) or (options.prompt and not _has_input()) else _all_of_stdin()
     if not (prompt := "\n".join(filter(None, [options.prompt, piped]))).strip():
         raise BadUsage("Error: Input must be provided either through stdin or as a prompt argument when using --print")
     return prompt
@@ -204,8 +228,9 @@ def _has_input() -> bool:
 
 def _all_of_stdin() -> str:
     parts: list[bytes] = []
-    while chunk := os.read(0, _CHUNK):
-        parts.append(chunk)
+    with contextlib.suppress(OSError):  # what cannot be read has ended
+        while chunk := os.read(0, _CHUNK):
+            parts.append(chunk)
     return b"".join(parts).decode("utf-8", "replace")
 
 
