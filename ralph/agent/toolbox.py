@@ -1,5 +1,6 @@
 """Doing what a model calls for: find the tool, check the call, ask for permission, run it, tell what came of it."""
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ _STOPPED = (
     "started elsewhere (a remote command, a background process) may still be running, so check before starting the "
     "same work again. The instruction to stop and wait still stands."
 )
+_FOR_THE_SYSTEM = ("file_path", "path", "command")
+"""The arguments that name a file or are run."""
+
 _NOT_TRIED = "<tool_use_error>"
 _CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
 _ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
@@ -92,7 +96,13 @@ class Toolbox:
             return self._unknown(call.name), {}
         if faults := argument_faults(tool.input_schema, call.arguments):
             return _malformed(call.name, faults), {}
-        match self.permissions.decide(call.name, call.arguments, self.desk):
+        if fault := _unusable(call.arguments):
+            return rejected(fault), {}
+        try:
+            decision = self.permissions.decide(call.name, call.arguments, self.desk)
+        except Exception as error:  # what cannot be decided is not done
+            return crashed(call.name, str(error) or type(error).__name__), {}
+        match decision:
             case Denied() as denied:
                 return self._denied(call, denied, done), _refused(denied)
             case Allowed() as allowed:
@@ -141,6 +151,19 @@ def calls_of(blocks: Sequence[Block]) -> list[Call]:
         for block in blocks
         if block.get("type") == "tool_use"
     ]
+
+
+def _unusable(arguments: Mapping[str, object]) -> str:
+    """Why no path or command can be like this: the system knows no NUL in them, and no half of a character."""
+    for name in _FOR_THE_SYSTEM:
+        value = jsonline.text(arguments.get(name))
+        if "\0" in value:
+            return f"{name} must not contain a NUL character"
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:
+            return f"{name} must not contain a lone surrogate"
+    return ""
 
 
 def _called_off(said: str) -> ToolResult:

@@ -47,6 +47,20 @@ def run(repo: Path, world: Path):
 
 
 @pytest.fixture
+def shell(repo: Path, world: Path, script: Path):
+    """Run a line of bash, in which `$RC` is ralph-claude with a script for a model."""
+
+    def shell(line: str, env: Mapping[str, str] | None = None) -> Run:
+        environment = claude_env(world / "home", "http://127.0.0.1:1", "none") | dict(env or {})
+        environment["RC"] = f"{PROGRAM} -p --model scripted:{script}"
+        return Run(
+            subprocess.run(["bash", "-c", line], cwd=repo, env=environment, capture_output=True, text=True, timeout=30)
+        )
+
+    return shell
+
+
+@pytest.fixture
 def script(tmp_path: Path) -> Path:
     def session(name: str) -> list[list[dict[str, object]]]:
         call = {"type": "tool_use", "name": "Write", "input": {"file_path": f"{name}.txt", "content": f"{name}\n"}}
@@ -164,3 +178,37 @@ def test_a_signal_is_heeded_whichever_thread_it_reaches(repo: Path, world: Path,
         process.kill()
         process.wait()
     assert not is_alive(pid_in(repo / "shell.pid"))
+
+
+def test_a_stdin_that_cannot_be_read_has_ended(shell: Any) -> None:
+    stream = f"$RC {' '.join(STREAM)} --input-format stream-json"
+    ended = shell(f"{stream} <&-")
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (0, "", "")
+    answered = shell("$RC go <&-")
+    assert (answered.exit_code, answered.stdout, answered.stderr) == (0, "one is written.\n", "")
+    refused = shell("$RC <&-")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("Error: Input must be provided ")
+
+
+@pytest.mark.parametrize(("bad", "said"), [("a\0b", "a NUL character"), ("a\ud800b", "a lone surrogate")])
+def test_an_argument_that_the_system_cannot_take_is_a_tools_error(
+    run: Any, tmp_path: Path, bad: str, said: str
+) -> None:
+    calls = [
+        ("Read", {"file_path": bad}),
+        ("Write", {"file_path": bad, "content": "x"}),
+        ("Edit", {"file_path": bad, "old_string": "a", "new_string": "b"}),
+        ("Glob", {"pattern": "*", "path": bad}),
+        ("Glob", {"pattern": f"/{bad}/*"}),
+        ("Grep", {"pattern": "x", "path": bad}),
+        ("Bash", {"command": f"echo {bad}"}),
+    ]
+    turns = [[{"type": "tool_use", "name": name, "input": arguments}] for name, arguments in calls]
+    (tmp_path / "s.json").write_text(json.dumps([[*turns, [{"type": "text", "text": "still here"}]]]))
+    done = run("-p", "go", "--model", f"scripted:{tmp_path / 's.json'}", "--allowedTools", "Write,Edit,Bash", *STREAM)
+    assert (done.exit_code, done.stderr, done.events[-1]["result"]) == (0, "", "still here")
+    results = [event["message"]["content"][0] for event in done.events if event["type"] == "user"]
+    assert [result["is_error"] for result in results] == [True] * len(calls)
+    del results[4]  # a pattern is no path before it is split
+    assert all(result["content"].endswith(f"must not contain {said}</tool_use_error>") for result in results)
