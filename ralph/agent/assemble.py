@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,30 +38,13 @@ class Session:
     kit: Kit
     output: Output
     scratch: Path
-    busy: bool = False
-    is_last: bool = False
-    """No further turn is wanted."""
-
-    @contextlib.contextmanager
-    def turn(self) -> Generator[None]:
-        """While a turn is held, it can be interrupted; an interrupt from before it does not count."""
-        self.busy = True
-        if not self.is_last:
-            self.kit.stop.clear()
-        try:
-            yield
-        finally:
-            self.busy = False
 
     def interrupt(self) -> None:
-        """Call off the turn that is held, if one is."""
-        if self.busy:
-            self.kit.stop.set()
+        """Call off the turn that is held or about to be, if one is."""
+        self.kit.inbox.interrupt()
 
     def finish_early(self) -> None:
         """Call off the turn that is held, and hold no other."""
-        self.is_last = True
-        self.kit.stop.set()
         self.kit.inbox.abandon()
 
     def leave(self) -> None:
@@ -135,7 +118,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         ),
         stream=stream,
         account=Account(model, _price_of(model)),
-        inbox=Inbox(),
+        inbox=Inbox(desk.stop),
         stop=desk.stop,
         system=briefing.system_prompt(options.system_prompt, options.more_system_prompt, cwd),
         advise=advise,

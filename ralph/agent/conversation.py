@@ -193,6 +193,7 @@ def _remind(reminder: str, reply: Reply, kit: Kit) -> None:
 def _break_off(turn: Turn, kit: Kit) -> Outcome:
     if kit.toolbox.leaving.is_set():
         raise Leaving
+    kit.stop.clear()  # before anybody hears of it: the next one is meant for the next turn
     said = _text(f"[Request interrupted by user{' for tool use' if turn.in_tools else ''}]")
     kit.stream.user([said])
     kit.dialogue.hear_user([said])

@@ -67,10 +67,16 @@ def _message(message: Mapping[str, object]) -> Message:
 
 
 class Inbox:
-    """Messages that wait for an answer. Filled by one thread, emptied by another."""
+    """Messages that wait for an answer. Filled by one thread, emptied by another.
 
-    def __init__(self) -> None:
+    It also knows what an interrupt is meant for: a message that is being answered, or one that waits to be.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
+        """`stop` calls off the turn that is held, or the next one; who heeds it clears it."""
+        self._stop = stop
         self._waiting: deque[Message] = deque()
+        self._answering = False
         self._closed = False
         self._changed = threading.Condition()
 
@@ -85,17 +91,28 @@ class Inbox:
             self._closed = True
             self._changed.notify()
 
+    def interrupt(self) -> None:
+        """Call off the answer that is being given or is yet to be begun; when nothing is asked, there is none."""
+        with self._changed:
+            if self._answering or self._waiting:
+                self._stop.set()
+
     def abandon(self) -> None:
-        """Nothing more will come, and what waits is not wanted."""
+        """Nothing more will come, what waits is not wanted, and what is being answered is called off."""
         with self._changed:
             self._waiting.clear()
             self._closed = True
+            self._stop.set()
             self._changed.notify()
 
     def next(self) -> Message | None:
         """Wait for a message; None once nothing waits and nothing more will come."""
         with self._changed:
+            self._answering = False
+            if not self._waiting:
+                self._stop.clear()  # it came too late for a turn that had ended by itself
             self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._answering = bool(self._waiting)
             return self._waiting.popleft() if self._waiting else None
 
     def waiting(self) -> list[Message]:

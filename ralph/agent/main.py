@@ -81,7 +81,7 @@ def _open_what_is_closed() -> None:
     for _ in closed:
         os.open(os.devnull, os.O_RDWR)  # the lowest free number
     if 2 in closed:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - to the end; `print` would take stdout in place of None
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the end; for None, `print` takes stdout
     if 1 in closed:
         raise RalphError("stdout is closed: nobody would see the answer")
 
@@ -178,8 +178,7 @@ def _converse(session: Session, calls: "queue.SimpleQueue[Call]") -> None:
     try:
         failed = False
         while (message := session.kit.inbox.next()) is not None:
-            with session.turn():
-                failed = answer(message, session.kit).is_error
+            failed = answer(message, session.kit).is_error
         code = int(failed)
     except Leaving:
         pass

@@ -212,3 +212,24 @@ def test_an_argument_that_the_system_cannot_take_is_a_tools_error(
     assert [result["is_error"] for result in results] == [True] * len(calls)
     del results[4]  # a pattern is no path before it is split
     assert all(result["content"].endswith(f"must not contain {said}</tool_use_error>") for result in results)
+
+
+def test_an_interrupt_right_behind_its_message_aborts_the_turn(repo: Path, world: Path, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": "sleep 20; touch ran"}}
+    (tmp_path / "s.json").write_text(json.dumps([[[call], [{"type": "text", "text": "end"}]]]))
+    argv = [PROGRAM, "-p", f"--model=scripted:{tmp_path / 's.json'}", "--allowedTools=Bash", *STREAM]
+    message = {"type": "user", "message": {"role": "user", "content": "go"}}
+    interrupt = {"type": "control_request", "request_id": "r", "request": {"subtype": "interrupt"}}
+    done = subprocess.run(
+        [*argv, "--input-format=stream-json"],
+        cwd=repo,
+        env=claude_env(world / "home", "http://127.0.0.1:1", "none"),
+        input=f"{json.dumps(message)}\n{json.dumps(interrupt)}\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    events = Run(done).events
+    assert [event["type"] for event in events if event["type"] in ("control_response", "result")][-1] == "result"
+    assert events[-1]["terminal_reason"] in ("aborted_streaming", "aborted_tools")
+    assert not (repo / "ran").exists()
