@@ -78,6 +78,9 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     """Build the session; what makes it impossible is a RalphError, told before any event."""
     home = Path(environment.get("HOME", "/"))
     model = open_model(options, environment)
+    price = _price_of(model)
+    if options.max_dollars is not None and price(pricing.Tokens()) is None:
+        raise RalphError(f"--max-budget-usd cannot be kept: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)
     scratch = (
         Path(environment.get("CLAUDE_CODE_TMPDIR") or environment.get("TMPDIR") or _TEMPORARY)
@@ -117,7 +120,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
             briefing.preamble(memory.instructions(cwd, home, options.sources), skills.listing(known.values()))
         ),
         stream=stream,
-        account=Account(model, _price_of(model)),
+        account=Account(model, price),
         inbox=Inbox(desk.stop),
         stop=desk.stop,
         system=briefing.system_prompt(options.system_prompt, options.more_system_prompt, cwd),

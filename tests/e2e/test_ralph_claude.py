@@ -233,3 +233,12 @@ def test_an_interrupt_right_behind_its_message_aborts_the_turn(repo: Path, world
     assert [event["type"] for event in events if event["type"] in ("control_response", "result")][-1] == "result"
     assert events[-1]["terminal_reason"] in ("aborted_streaming", "aborted_tools")
     assert not (repo / "ran").exists()
+
+
+def test_a_budget_for_a_model_without_a_price_is_refused(run: Any, script: Path) -> None:
+    refused = run("-p", "go", "--model", "claude-nobody-knows", "--max-budget-usd", "1", env={"ANTHROPIC_API_KEY": "k"})
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "ralph-claude: --max-budget-usd cannot be kept: claude-nobody-knows has no price in ralph's pricing.toml\n"
+    )
+    assert run("-p", "go", "--model", f"scripted:{script}", "--max-budget-usd", "1").exit_code == 0
