@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ralph.agent.inside import real, stays_inside
+
 Kind = Literal["user", "project", "local"]
 
 _LABELS: dict[Kind, str] = {
@@ -49,11 +51,11 @@ def read_memory(cwd: Path, home: Path, sources: Collection[str] = ("user", "proj
     reader = _Reader(cwd.resolve())
     user: list[Memory] = []
     if "user" in sources:
-        user = [*reader.take(home / ".claude" / "CLAUDE.md", "user"), *reader.take_rules(home, "user")]
+        user = [*reader.take(home / ".claude" / "CLAUDE.md", "user", home), *reader.take_rules(home, "user")]
     folders = [*reversed(reader.cwd.parents), reader.cwd]
     project = [memory for folder in folders for memory in _in_folder(reader, folder, sources)]
     if not project and "project" in sources:
-        project = [memory for folder in folders for memory in reader.take(folder / "AGENTS.md", "project")]
+        project = [memory for folder in folders for memory in reader.take(folder / "AGENTS.md", "project", folder)]
     return [*user, *project]
 
 
@@ -75,11 +77,11 @@ def imports_in(text: str) -> list[str]:
 
 def _in_folder(reader: "_Reader", folder: Path, sources: Collection[str]) -> Iterator[Memory]:
     if "project" in sources:
-        yield from reader.take(folder / "CLAUDE.md", "project")
-        yield from reader.take(folder / ".claude" / "CLAUDE.md", "project")
+        yield from reader.take(folder / "CLAUDE.md", "project", folder)
+        yield from reader.take(folder / ".claude" / "CLAUDE.md", "project", folder)
         yield from reader.take_rules(folder, "project")
     if "local" in sources:
-        yield from reader.take(folder / "CLAUDE.local.md", "local")
+        yield from reader.take(folder / "CLAUDE.local.md", "local", folder)
 
 
 def _prose(text: str) -> Iterator[str]:
@@ -103,28 +105,28 @@ class _Reader:
         self.cwd = cwd
         self._taken: set[Path] = set()
 
-    def take(self, path: Path, kind: Kind, depth: int = 1) -> Iterator[Memory]:
-        real = path.resolve()
-        if real in self._taken or depth > _DEEPEST or not self._may_read(path, real, kind, is_import=depth > 1):
+    def take(self, path: Path, kind: Kind, folder: Path, depth: int = 1) -> Iterator[Memory]:
+        """Read the file if it stays in `folder`, whose memory it is, or in the working directory."""
+        there = real(path)
+        if there in self._taken or depth > _DEEPEST or not self._may_read(path, kind, folder):
             return
-        text = _text_of(real)
+        text = _text_of(there)
         if text is None:
             return
-        self._taken.add(real)
+        self._taken.add(there)
         if text:
             yield Memory(path, kind, text)
         for name in imports_in(text):
-            yield from self.take(_imported(name, path.parent), kind, depth + 1)
+            yield from self.take(_imported(name, path.parent), kind, self.cwd, depth + 1)
 
     def take_rules(self, folder: Path, kind: Kind) -> Iterator[Memory]:
         for path in sorted((folder / ".claude" / "rules").rglob("*.md")):
-            if not _is_conditional(path):
-                yield from self.take(path, kind)
+            if self._may_read(path, kind, folder) and not _is_conditional(path):
+                yield from self.take(path, kind, folder)
 
-    def _may_read(self, path: Path, real: Path, kind: Kind, *, is_import: bool) -> bool:
-        if kind == "user":
-            return True
-        return real.is_relative_to(self.cwd if is_import else path.parent.resolve()) or real.is_relative_to(self.cwd)
+    def _may_read(self, path: Path, kind: Kind, folder: Path) -> bool:
+        """What the user wrote may lead anywhere: it is the user's own choice."""
+        return kind == "user" or stays_inside(path, folder, self.cwd)
 
 
 def _imported(name: str, folder: Path) -> Path:

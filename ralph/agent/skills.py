@@ -1,7 +1,8 @@
 """Skills: instructions that a session fetches by name, from `.claude/skills/*/SKILL.md` and `.claude/commands/*.md`.
 
 They are looked for in the user's home, in the working directory and in the folders above it. Shell commands in a skill
-(!`...`) are not run: a repository's text is no leave to run anything, and the model can ask for them itself.
+(!`...`) are not run: a repository's text is no leave to run anything, and the model can ask for them itself. A skill
+that a link leads out of its project, or out of the user's `~/.claude`, is none.
 """
 
 import re
@@ -9,6 +10,8 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from ralph.agent.inside import stays_inside
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([\w-]+)[ \t]*:[ \t]*(.*)")
@@ -37,10 +40,11 @@ class Skill:
 
 def available(cwd: Path, home: Path, sources: Collection[str] = ("user", "project", "local")) -> Mapping[str, Skill]:
     """All skills by name, in the order of their list; of two with one name, the user's and then the nearest wins."""
-    folders = [home] if "user" in sources else []
-    folders += [folder for folder in (cwd, *cwd.parents) if folder != home] if "project" in sources else []
+    places = [_Place(home / ".claude", home / ".claude")] if "user" in sources else []
+    if "project" in sources:
+        places += [_Place(folder / ".claude", folder) for folder in (cwd, *cwd.parents) if folder != home]
     skills: dict[str, Skill] = {}
-    for found in (*_skills_in(folders), *_commands_in([*folders[1:], *folders[:1]])):
+    for found in (*_skills_in(places), *_commands_in([*places[1:], *places[:1]])):
         skills.setdefault(found.name, found)
     return skills
 
@@ -61,19 +65,28 @@ def listing(skills: Iterable[Skill]) -> str:
     return "\n".join(["The following skills are available for use with the Skill tool:", "", *lines]) if lines else ""
 
 
-def _skills_in(folders: Iterable[Path]) -> Iterator[Skill]:
-    for folder in folders:
-        for path in sorted((folder / ".claude" / "skills").glob("*/SKILL.md")):
-            if (skill := _read(path, path.parent.name, path.parent)) is not None:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where skills are looked for, and the folder that none of them may lead out of."""
+
+    folder: Path
+    bounds: Path
+
+
+def _skills_in(places: Iterable[_Place]) -> Iterator[Skill]:
+    for place in places:
+        for path in sorted((place.folder / "skills").glob("*/SKILL.md")):
+            inside = stays_inside(path, place.bounds) and stays_inside(path.parent, place.bounds)
+            if inside and (skill := _read(path, path.parent.name, path.parent)) is not None:
                 yield skill
 
 
-def _commands_in(folders: Iterable[Path]) -> Iterator[Skill]:
-    for folder in folders:
-        commands = folder / ".claude" / "commands"
+def _commands_in(places: Iterable[_Place]) -> Iterator[Skill]:
+    for place in places:
+        commands = place.folder / "commands"
         for path in sorted(commands.rglob("*.md")):
             name = ":".join(path.relative_to(commands).with_suffix("").parts)
-            if (skill := _read(path, name, None)) is not None:
+            if stays_inside(path, place.bounds) and (skill := _read(path, name, None)) is not None:
                 yield skill
 
 

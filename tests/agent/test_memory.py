@@ -129,3 +129,29 @@ def test_broken_files_do_no_harm(here: Path, home: Path) -> None:
     (here / "CLAUDE.md").write_bytes(b"\xff\xfe caf\xe9\n")
     (here / "CLAUDE.local.md").mkdir()
     assert len(read_memory(here, home)) == 1
+
+
+def test_rules_that_a_link_leads_out_of_the_project_are_none(here: Path, home: Path) -> None:
+    lay(home / "notes", secret="secret\n", deep__more="secret\n")
+    lay(here / ".claude", other__r="ours\n")
+    rules = here / ".claude" / "rules"
+    rules.symlink_to(home / "notes")
+    assert texts(here, home) == []
+    rules.unlink()
+    rules.mkdir()
+    (rules / "a.md").symlink_to(home / "notes" / "secret.md")
+    (rules / "loop.md").symlink_to("loop.md")
+    (rules / "ours.md").symlink_to("../other/r.md")
+    assert texts(here, home) == ["ours"]
+
+
+def test_a_linked_dot_claude_shows_nothing_from_outside(here: Path, home: Path) -> None:
+    lay(home / "notes", CLAUDE="secret\n", rules__r="secret\n")
+    (here / ".claude").symlink_to(home / "notes")
+    assert texts(here, home) == []
+
+
+def test_rules_below_a_linked_working_directory_are_read(here: Path, home: Path) -> None:
+    lay(here / ".claude", rules__r="rule\n")
+    (here.parent / "alias").symlink_to(here)
+    assert texts(here.parent / "alias", home) == ["rule"]

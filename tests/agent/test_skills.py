@@ -124,3 +124,37 @@ def test_broken_skills_do_no_harm(here: Path, home: Path) -> None:
     skills = available(here, home)
     assert list(skills) == ["a", "b", "d", "c"]
     assert find_skill(skills, "zzz") is None
+
+
+def test_a_skill_that_a_link_leads_out_of_its_project_is_none(here: Path, home: Path) -> None:
+    (home / "keys").mkdir()
+    for name in ("id_rsa", "SKILL.md"):
+        (home / "keys" / name).write_text("secret\n")
+    lay(here, {"skills/in/SKILL.md": "IN\n", "skills/file/x": "", "commands/in2.md": "IN\n", "kept/SKILL.md": "KEPT\n"})
+    claude = here / ".claude"
+    (claude / "skills" / "file" / "SKILL.md").symlink_to(home / "keys" / "id_rsa")
+    (claude / "skills" / "folder").symlink_to(home / "keys")
+    (claude / "skills" / "loop").symlink_to("loop")
+    (claude / "skills" / "kept").symlink_to("../kept")
+    (claude / "commands" / "file2.md").symlink_to(home / "keys" / "id_rsa")
+    (claude / "commands" / "loop2.md").symlink_to("loop2.md")
+    known = available(here, home)
+    assert list(known) == ["in", "kept", "in2"]
+    desk = Desk(here, environment={}, scratch=here.parent / "scratch", skills=known)
+    assert desk.refusal(home / "keys" / "id_rsa", "read from") != ""
+
+
+def test_a_linked_folder_of_skills_is_not_followed_out_of_the_project(here: Path, home: Path) -> None:
+    lay(home / "other", {"skills/s/SKILL.md": "secret\n", "commands/c.md": "secret\n"})
+    (here / ".claude").mkdir()
+    for name in ("skills", "commands"):
+        (here / ".claude" / name).symlink_to(home / "other" / ".claude" / name)
+    assert list(available(here, home)) == []
+
+
+def test_the_users_skills_stay_in_the_users_folder_wherever_that_is(here: Path, home: Path) -> None:
+    lay(home / "dots", {"skills/mine/SKILL.md": "MINE\n"})
+    (home / "dots" / ".claude" / "skills" / "out").symlink_to(here)
+    (here / "SKILL.md").write_text("OUT\n")
+    (home / ".claude").symlink_to(home / "dots" / ".claude")
+    assert list(available(here, home)) == ["mine"]
