@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,9 +27,9 @@ from ralph.agent.toolbox import Toolbox
 from ralph.agent.tools import default_tools
 from ralph.agent.tools.base import Desk, Tool
 from ralph.agent.verdicts import TOOL, TRIES
-from ralph.errors import RalphError
+from ralph.errors import DiskError, RalphError
 
-_TEMPORARY = "/tmp"  # noqa: S108 - the folder in it has the session's random name, and only the user may enter it
+_TEMPORARY = "/tmp"  # noqa: S108 - the folder in it is made anew, and only the user may enter it
 
 
 @dataclass(slots=True)
@@ -82,10 +83,6 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     if options.max_dollars is not None and price(pricing.Tokens()) is None:
         raise RalphError(f"--max-budget-usd cannot be kept: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)
-    scratch = (
-        Path(environment.get("CLAUDE_CODE_TMPDIR") or environment.get("TMPDIR") or _TEMPORARY)
-        / f"ralph-claude-{options.session_id}"
-    )
     rights = gather(
         home=home,
         cwd=cwd,
@@ -99,6 +96,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     tools, disabled = _chosen(options, rights)
     known = skills.available(cwd, home, options.sources if "Skill" in tools else ())
     own = {"CLAUDE_CODE_SESSION_ID": options.session_id}
+    scratch = _scratch(environment)
     desk = Desk(cwd, environment={**environment, **own}, scratch=scratch, add_dirs=options.directories, skills=known)
     desk.hides = rights.hides
     names = sorted({*tools, TOOL} if options.schema is not None else tools)
@@ -131,6 +129,16 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         most_dollars=options.max_dollars,
     )
     return Session(kit, output, scratch)
+
+
+def _scratch(environment: Mapping[str, str]) -> Path:
+    """A new folder for outputs: whoever could know its name could have made it before us, full of links."""
+    place = Path(environment.get("CLAUDE_CODE_TMPDIR") or environment.get("TMPDIR") or _TEMPORARY)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="ralph-claude-", dir=place)).resolve()
+    except OSError as error:
+        raise DiskError(place, error) from error
 
 
 def advise(line: str) -> None:
