@@ -92,7 +92,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         sources=options.sources,
     )
     for note in rights.notes:
-        print(note, file=sys.stderr, flush=True)
+        tell(note)
     tools, disabled = _chosen(options, rights)
     known = skills.available(cwd, home, options.sources if "Skill" in tools else ())
     own = {"CLAUDE_CODE_SESSION_ID": options.session_id}
@@ -141,9 +141,15 @@ def _scratch(environment: Mapping[str, str]) -> Path:
         raise DiskError(place, error) from error
 
 
+def tell(line: str) -> None:
+    """Write one line to stderr, if it can be written."""
+    with contextlib.suppress(OSError):  # nobody is left to be told
+        print(line, file=sys.stderr, flush=True)
+
+
 def advise(line: str) -> None:
     """Say something to whoever reads stderr."""
-    print(f"ralph-claude: {line}", file=sys.stderr, flush=True)
+    tell(f"ralph-claude: {line}")
 
 
 def open_model(options: Options, environment: Mapping[str, str]) -> Model:
@@ -184,4 +190,4 @@ def _chosen(options: Options, rights: Permissions) -> tuple[Mapping[str, Tool], 
 
 def _tries(environment: Mapping[str, str]) -> int:
     said = environment.get("MAX_STRUCTURED_OUTPUT_RETRIES", "")
-    return max(int(said), 1) if said.isascii() and said.isdigit() else TRIES
+    return max(int(said[:9]), 1) if said.isascii() and said.isdigit() else TRIES

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import NoReturn, assert_never
 
 from ralph import environ
-from ralph.agent.assemble import Session, assemble
+from ralph.agent.assemble import Session, assemble, tell
 from ralph.agent.conversation import answer
 from ralph.agent.flags import FLAGS, BadUsage, Use, parse
 from ralph.agent.inbox import BadInput, Control, Message, read_line, said
 from ralph.agent.options import Options, settle
+from ralph.agent.output import OutputLost
 from ralph.agent.stream import VERSION
 from ralph.agent.toolbox import Leaving
 from ralph.errors import RalphError
@@ -51,6 +52,7 @@ class Finished:
     """The conversation has ended: nobody will say anything more."""
 
     exit_code: int
+    lost: OutputLost | None = None
 
 
 class EndOfInput:
@@ -64,14 +66,16 @@ def main() -> NoReturn:
     """Run, and leave at once with the exit code: whatever still waits on a network has no say."""
     try:
         _open_what_is_closed()
-        code = _run(sys.argv, environ.inherited(), Path.cwd())
+        code = _run(sys.argv, environ.inherited(), _working_directory())
         sys.stdout.flush()
     except BrokenPipeError:
         code = 1
     except (BadUsage, BadInput) as error:
         code = _complain(str(error))
     except RalphError as error:
-        code = _complain(f"ralph-claude: {error.message}")
+        code = _complain(f"ralph-claude: {error.message}") if error.message else 1
+    except OSError as error:
+        code = _complain(f"ralph-claude: {error.strerror or error}")
     os._exit(code)
 
 
@@ -84,6 +88,13 @@ def _open_what_is_closed() -> None:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the end; for None, `print` takes stdout
     if 1 in closed:
         raise RalphError("stdout is closed: nobody would see the answer")
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise RalphError("the working directory does not exist any more") from error
 
 
 def _is_open(number: int) -> bool:
@@ -141,6 +152,8 @@ def _attend(session: Session, prompt: str | None) -> int:
                     _await_end(calls)
                     return 128 + call.number
                 case Finished():
+                    if call.lost is not None:
+                        raise call.lost
                     return 0 if interrupted else call.exit_code
                 case _:
                     assert_never(call)
@@ -174,7 +187,7 @@ def _hear(line: bytes, session: Session) -> None:
 
 def _converse(session: Session, calls: "queue.SimpleQueue[Call]") -> None:
     """Answer messages until there are no more; the exit code follows the last result."""
-    code = 1
+    code, lost = 1, None
     try:
         failed = False
         while (message := session.kit.inbox.next()) is not None:
@@ -182,10 +195,10 @@ def _converse(session: Session, calls: "queue.SimpleQueue[Call]") -> None:
         code = int(failed)
     except Leaving:
         pass
-    except BrokenPipeError:
-        pass  # nobody listens any more
+    except OutputLost as error:
+        lost = error
     finally:
-        calls.put(Finished(code))
+        calls.put(Finished(code, lost))
 
 
 def _await_end(calls: "queue.SimpleQueue[Call]") -> None:
@@ -254,5 +267,5 @@ def _help() -> str:
 
 
 def _complain(line: str) -> int:
-    print(line, file=sys.stderr, flush=True)
+    tell(line)
     return 1

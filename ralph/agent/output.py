@@ -5,8 +5,16 @@ import threading
 from typing import Protocol
 
 from ralph import jsonline
+from ralph.errors import RalphError
 
 Event = dict[str, object]
+
+
+class OutputLost(RalphError):
+    """What is said reaches nobody: a full disk, a reader that has gone."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__("" if isinstance(error, BrokenPipeError) else f"cannot write to stdout: {error.strerror}")
 
 
 class Output(Protocol):
@@ -28,8 +36,7 @@ class StreamOutput:
     def put(self, event: Event, plain: str | None = None) -> None:
         del plain
         with self._lock:
-            sys.stdout.buffer.write(jsonline.encode_line(event))
-            sys.stdout.buffer.flush()
+            _write(jsonline.encode_line(event))
 
     def end(self) -> None: ...
 
@@ -52,7 +59,7 @@ class JsonOutput:
             event.pop("model_usage_since_last_result", None)  # only the stream has it (2.1.325)
         if self._events:
             document = self._events if self._verbose else self._events[0]
-            sys.stdout.buffer.write(jsonline.encode_line(document))
+            _write(jsonline.encode_line(document))
 
 
 class TextOutput:
@@ -67,4 +74,12 @@ class TextOutput:
             self._plain = plain
 
     def end(self) -> None:
-        sys.stdout.buffer.write(self._plain.encode("utf-8", "replace"))
+        _write(self._plain.encode("utf-8", "replace"))
+
+
+def _write(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        raise OutputLost(error) from error

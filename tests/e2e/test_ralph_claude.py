@@ -266,3 +266,31 @@ def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path
     assert sorted(place.iterdir()) == sorted([trap, kept.parent])
     refused = run("-p", "go", "--model", f"scripted:{tmp_path / 's.json'}", env={"CLAUDE_CODE_TMPDIR": "/dev/null/x"})
     assert (refused.exit_code, refused.stderr) == (1, "ralph-claude: /dev/null/x: Not a directory\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("$RC go </dev/null >&-", "stdout is closed: nobody would see the answer"),
+        ("$RC go </dev/null >/dev/full", "cannot write to stdout: No space left on device"),
+        ("$RC go --output-format json </dev/null >/dev/full", "cannot write to stdout: No space left on device"),
+        (f"$RC go {' '.join(STREAM)} </dev/null >/dev/full", "cannot write to stdout: No space left on device"),
+        ("$RC --help >/dev/full", "No space left on device"),
+        ("mkdir gone; cd gone; rmdir ../gone; $RC go", "the working directory does not exist any more"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(shell: Any, line: str, said: str) -> None:
+    refused = shell(line)
+    assert (refused.exit_code, refused.stdout, refused.stderr) == (1, "", f"ralph-claude: {said}\n")
+
+
+def test_notes_never_go_to_stdout(shell: Any) -> None:
+    for nowhere in ("&-", "/dev/full"):
+        done = shell(f"$RC go --betas x --output-format text </dev/null 2>{nowhere}")
+        assert (done.exit_code, done.stdout) == (0, "one is written.\n")
+
+
+def test_an_iteration_beyond_all_numbers_is_the_last(run: Any, script: Path) -> None:
+    environment = {"RALPH_ITERATION": "9" * 5000, "MAX_STRUCTURED_OUTPUT_RETRIES": "9" * 5000}
+    done = run("-p", "go", "--model", f"scripted:{script}", "--allowedTools=Write", env=environment)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "two is written.\n", "")

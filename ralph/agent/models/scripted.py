@@ -15,6 +15,8 @@ from ralph.errors import UsageError
 from ralph.pricing import Tokens
 
 PREFIX = "scripted:"
+_DIGITS = 18
+"""So many are read of a number: no script is longer, and Python refuses thousands."""
 
 _AFTER: Block = {"type": "text", "text": "The script has ended."}
 
@@ -44,7 +46,7 @@ class ScriptedModel:
 def scripted(model: str, iteration: str) -> ScriptedModel:
     """Open the script that `scripted:FILE` names, at the session of this iteration (empty: the first)."""
     path = Path(model.removeprefix(PREFIX))
-    number = int(iteration) if iteration.isascii() and iteration.isdigit() else 1
+    number = int(iteration[:_DIGITS]) if iteration.isascii() and iteration.isdigit() else 1
     sessions = _read(path)
     return ScriptedModel(model, sessions[min(max(number, 1), len(sessions)) - 1] if sessions else [])
 
