@@ -84,7 +84,16 @@ def test_ralph_claude_without_the_models_names_the_way_to_them(installed_ralph: 
     refused = subprocess.run([program, "-p", "hi"], cwd=tmp_path, capture_output=True, text=True)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.count("\n") == 1
-    assert "pip install 'ralph[models]'" in refused.stderr
+    assert "in a clone of ralph, pip install '.[models]'" in refused.stderr
+
+
+def test_a_run_without_the_models_is_blocked_before_it_starts(installed_ralph: Path, repo: Path, ralph: Ralph) -> None:
+    goal = ROOT / "examples" / "goals" / "answer.md"
+    argv = [installed_ralph, "run", goal, "--agent", "ralph-claude"]
+    refused = subprocess.run(argv, cwd=repo, env=ralph.env, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (6, "")
+    assert "pip install '.[models]'" in refused.stderr
+    assert len(commits(repo)) == 1
 
 
 def test_the_installed_wheel_runs_an_example_goal(

@@ -158,7 +158,9 @@ def open_model(options: Options, environment: Mapping[str, str]) -> Model:
     if name.startswith(PREFIX):
         return scripted(name, environment.get("RALPH_ITERATION", ""))
     if find_spec("anthropic") is None:
-        raise RalphError("the SDK that Anthropic's models need is missing: pip install 'ralph[models]'")
+        raise RalphError(
+            "the SDK that Anthropic's models need is missing: in a clone of ralph, pip install '.[models]'"
+        )
     from ralph.agent.models.anthropic import open_model as open_anthropic
 
     return open_anthropic(name, environment, options.effort)

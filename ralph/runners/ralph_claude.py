@@ -1,11 +1,13 @@
 """ralph's own agent, which has claude's command line: with a real model, or with a script in a model's place."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
-from ralph.errors import UsageError
+from ralph import jsonline
+from ralph.errors import BlockedError, UsageError
 from ralph.runners.claude import ClaudeOptions, ClaudeRunner
 
 # -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
@@ -14,6 +16,11 @@ _COMMAND = (sys.executable, "-P", "-m", "ralph.agent")
 
 def find_ralph_claude(options: ClaudeOptions, _env: Mapping[str, str]) -> ClaudeRunner:
     """The agent that came with this ralph. It has no login of its own to prefer: whoever chooses it means the key."""
+    if find_spec("anthropic") is None:
+        raise BlockedError(
+            "the agent ralph-claude needs Anthropic's SDK, which is not installed",
+            "in a clone of ralph: pip install '.[models]'; or take another agent: --agent claude",
+        )
     return ClaudeRunner(_COMMAND, replace(options, auth="api-key"))
 
 
@@ -24,8 +31,30 @@ def find_demo(options: ClaudeOptions, env: Mapping[str, str]) -> ClaudeRunner:
         raise UsageError(
             f"RALPH_DEMO_SCRIPT: {script} is no file", "name a script, or leave it unset for the shipped one"
         )
+    if fault := _fault_in(script):
+        raise UsageError(
+            f"RALPH_DEMO_SCRIPT: {script} is no script: {fault}",
+            "a script is a list of sessions, a session a list of turns, a turn a list of content blocks with a type",
+        )
     notice = f"the model is scripted ({script.name}): it plays its part whatever the goal says, and costs nothing"
     return ClaudeRunner(_COMMAND, options, own_model=f"scripted:{script}", notice=notice)
+
+
+def _fault_in(script: Path) -> str:
+    """Why the scripted model could not play it; empty: it can."""
+    try:
+        sessions = jsonline.decode(script.read_text("utf-8"))
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError as error:
+        return f"not JSON: {error}"
+    things: Sequence[object] = [sessions]
+    for name in ("script", "session", "turn"):
+        if not all(isinstance(thing, list) for thing in things):
+            return f"a {name} is not a list"
+        things = [inner for thing in things for inner in jsonline.sequence(thing)]
+    has_types = all(jsonline.text(jsonline.mapping(block).get("type")) for block in things)
+    return "" if has_types else "a block has no type"
 
 
 def _shipped_script() -> Path:

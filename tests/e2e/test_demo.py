@@ -98,3 +98,24 @@ def test_a_script_that_is_not_there_is_refused(repo: Path, ralph: Ralph) -> None
     refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": "/nowhere/script.json"})
     assert refused.exit_code == 2
     assert "RALPH_DEMO_SCRIPT: /nowhere/script.json is no file" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        ("{bad", "not JSON: "),
+        ("{}", "a script is not a list"),
+        ("[1]", "a session is not a list"),
+        ("[[1]]", "a turn is not a list"),
+        ("[[[1]]]", "a block has no type"),
+    ],
+)
+def test_a_script_that_cannot_be_played_is_refused(
+    repo: Path, tmp_path: Path, ralph: Ralph, script: str, fault: str
+) -> None:
+    (tmp_path / "script.json").write_text(script)
+    goal = str(ROOT / "examples" / "goals" / "answer.md")
+    refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": str(tmp_path / "script.json")})
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"RALPH_DEMO_SCRIPT: {tmp_path / 'script.json'} is no script: {fault}" in refused.stderr
+    assert not (repo / ".ralph").exists()

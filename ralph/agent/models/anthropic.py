@@ -55,7 +55,7 @@ class Manner:
         thinking = environment.get("MAX_THINKING_TOKENS", "")
         return cls(
             effort or environment.get("CLAUDE_CODE_EFFORT_LEVEL", ""),
-            int(thinking) if thinking.isascii() and thinking.isdigit() else None,
+            int(thinking[:9]) if thinking.isascii() and thinking.isdigit() else None,
             _number(environment, "CLAUDE_CODE_MAX_RETRIES", _RETRIES),
             _number(environment, "API_TIMEOUT_MS", _TIMEOUT_MS) / 1000,
             environment.get("ANTHROPIC_BASE_URL", ""),
@@ -247,4 +247,4 @@ def _cached_messages(messages: Sequence[Mapping[str, object]]) -> list[Mapping[s
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     said = environment.get(name, "")
-    return int(said) if said.isascii() and said.isdigit() else default
+    return int(said[:9]) if said.isascii() and said.isdigit() else default
