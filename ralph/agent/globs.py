@@ -31,7 +31,11 @@ def compile_glob(pattern: str) -> Glob:
     body = body.removesuffix("/") if only_folders else body
     anchored = "/" in body
     expression = _translate(body.removeprefix("/"), pattern)
-    return Glob(re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL), negated, only_folders)
+    try:
+        compiled = re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL)
+    except (re.error, OverflowError, RecursionError) as error:  # a range from z to a
+        raise GlobError(f"error parsing glob '{pattern}': {error}") from error
+    return Glob(compiled, negated, only_folders)
 
 
 def _translate(body: str, pattern: str) -> str:

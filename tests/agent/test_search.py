@@ -259,3 +259,14 @@ def test_a_search_without_ripgrep_shows_no_hidden_file(use: Use, tree: Path, des
     shown = use("Grep", pattern="class", type="py", output_mode="content", **{"-A": 1}).content
     assert shown == "src/m1.py:3:class A:\nsrc/m1.py-4-    pass"
     assert use("Grep", pattern="foo", path="src/m0.py", output_mode="content").content == "No matches found"
+
+
+def test_a_range_the_wrong_way_round_is_no_glob(use: Use, tree: Path, desk: Desk) -> None:
+    desk.environment = {**desk.environment, "PATH": "/nowhere"}
+    head = (
+        "Search failed — ripgrep rejected the pattern, glob, or file type without searching:\nrg: error parsing glob "
+    )
+    assert use("Glob", pattern="[z-a]").content.startswith(f"{head}'[z-a]': ")
+    assert use("Grep", pattern="foo", glob="[z-a]").content.startswith(f"{head}'[z-a]': ")
+    (tree / "sub" / ".ignore").write_text("[z-a]\nnever.txt\n")
+    assert use("Grep", pattern="foo", path="sub").content == "Found 1 file\nsub/deep/x.txt"
