@@ -1,10 +1,12 @@
 """Where a session's rules come from: flags, and the settings files of the user, the project and this checkout."""
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
 from ralph.agent.decisions import Mode, Permissions
+from ralph.agent.flags import BadUsage
 from ralph.agent.rules import Allowed, Behaviour, Denied, Rule, read_rule, split_rules
 from ralph.jsonline import Malformed, decode, mapping, sequence, text
 
@@ -12,6 +14,8 @@ __all__ = ["SOURCES", "Allowed", "Denied", "Mode", "Permissions", "gather"]
 
 SOURCES = ("user", "project", "local")
 """The settings files, the weakest first."""
+
+_AS_ROOT = "bypassPermissions in settings cannot be used with root/sudo privileges for security reasons"
 
 
 def gather(
@@ -22,8 +26,12 @@ def gather(
     allowed: Sequence[str] = (),
     disallowed: Sequence[str] = (),
     sources: Collection[str] = SOURCES,
+    may_bypass: bool | None = None,
 ) -> Permissions:
-    """Put together what the flags say and what the settings files of `sources` say; for the mode, the nearest wins."""
+    """Put together what the flags say and what the settings files of `sources` say; for the mode, the nearest wins.
+
+    `may_bypass`: settings may lift the guard altogether; None: unless root runs this. Raises BadUsage.
+    """
     rules = [*_rules("deny", split_rules(disallowed), cwd), *_rules("allow", split_rules(allowed), cwd)]
     notes: list[str] = []
     default = ""
@@ -32,17 +40,21 @@ def gather(
             continue
         settings = mapping(_read(file).get("permissions"))
         allow = _texts(settings, "allow")
-        if allow and source == "project" and not _is_trusted(home, cwd):
-            notes.append(_untrusted(len(allow), cwd, home))
+        is_doubtful = source != "user" and not _is_trusted(home, cwd)
+        if allow and is_doubtful:
+            notes.append(_untrusted(len(allow), file.name, cwd, home))
             allow = []
         rules += _rules("allow", allow, cwd, is_saved=True)
         rules += _rules("deny", _texts(settings, "deny"), cwd, is_saved=True)
         rules += _rules("ask", _texts(settings, "ask"), cwd, is_saved=True)
         found = text(settings.get("defaultMode"))
-        # A repository that came from elsewhere must not lift its own guard.
-        if found in get_args(Mode) and not (found == "bypassPermissions" and source == "project"):
+        # A repository that came from elsewhere must not lift its own guard: its local settings may be committed, too.
+        lifts = found == "bypassPermissions" and source != "user"
+        if found in get_args(Mode) and not lifts and (found == "plan" or not is_doubtful):
             default = found
     chosen = mode or default
+    if chosen == "bypassPermissions" and not mode and not (os.geteuid() != 0 if may_bypass is None else may_bypass):
+        raise BadUsage(_AS_ROOT)
     known = cast(Mode, chosen) if chosen in get_args(Mode) else "default"
     return Permissions(known, tuple(rules), home, tuple(notes))
 
@@ -79,10 +91,10 @@ def _is_trusted(home: Path, cwd: Path) -> bool:
     )
 
 
-def _untrusted(count: int, cwd: Path, home: Path) -> str:
+def _untrusted(count: int, name: str, cwd: Path, home: Path) -> str:
     entries = "entry" if count == 1 else "entries"
     return (
-        f"Ignoring {count} permissions.allow {entries} from .claude/settings.json: this workspace has not been "
+        f"Ignoring {count} permissions.allow {entries} from .claude/{name}: this workspace has not been "
         "trusted. Run Claude Code interactively here once and accept the trust dialog, or set "
         f'projects["{cwd}"].hasTrustDialogAccepted: '
         f"true in {home}/.claude.json."
