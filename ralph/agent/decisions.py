@@ -74,7 +74,8 @@ class Permissions:
         if matching_rule(self._rules("ask", "Bash"), command):
             said = "Claude requested permissions to use Bash, but you haven't granted it yet."
             return self._asked("Bash", Denied(said, "rule"))
-        allowing = self._rules("allow", "Bash")
+        # Nothing but looking goes with a plan, whatever else is allowed.
+        allowing = self._rules("allow", "Bash") if self.mode != "plan" else []
         if self.mode == "bypassPermissions":
             return Allowed("mode")
         if whole := next((rule for rule in allowing if rule.is_whole), None):
