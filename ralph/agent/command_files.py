@@ -1,7 +1,9 @@
 """Which files a simple command names, and which command stands inside another one."""
 
 import glob
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from ralph.agent.shell import Command
@@ -11,15 +13,14 @@ WRAPPERS = frozenset({"nice", "nohup", "stdbuf", "time", "timeout"})
 
 
 def unwrapped(part: Command) -> Command:
-    """The command inside `timeout 5 …`, `nohup …` and the like."""
-    words, text = part.words, part.text
+    """The command inside `timeout 5 …`, `nohup …` and the like, if nothing else stands there."""
+    words = part.words
     while words and words[0] in WRAPPERS:
         drop = 2 if words[0] == "timeout" else 1
-        if len(words) <= drop or words[1].startswith("-"):
+        if len(words) <= drop or words[1].startswith("-") or part.redirections:
             return part
         words = words[drop:]
-        text = " ".join(text.split()[drop:])
-    return Command(words, text, part.redirections, part.after)
+    return part if words == part.words else replace(part, words=words, text=shlex.join(words))
 
 
 def words_of(part: Command, skipped: int = 0, *, redirections: bool = True) -> Iterator[str]:
@@ -46,6 +47,11 @@ def paths_of(word: str, place: Path, desk: Desk) -> Iterator[Path]:
     yield place / word
     if set(word) & set("*?["):
         yield from (place / found for found in _expanded(word, place))
+
+
+def is_far_home(word: str) -> bool:
+    """Tell whether the shell would put another folder than HOME in place of a `~`."""
+    return (word.startswith("~") and word != "~" and not word.startswith("~/")) or "=~" in word or ":~" in word
 
 
 def _expanded(word: str, place: Path) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """What common programs do: which only look, which change their files; and which files decide what runs later."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+from ralph.agent.known_options import read_call
 from ralph.agent.shell import Command
 from ralph.agent.tools.base import Desk
 
@@ -15,20 +17,34 @@ READS = {
 }  # fmt: skip
 """What a program that reads does, as a refusal puts it."""
 
-_HARMLESS = frozenset({
-    ":", "[", "basename", "cat", "cd", "cksum", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "echo", "expr",
-    "false", "fold", "grep", "groups", "head", "id", "join", "ls", "md5sum", "nl", "nproc", "od", "paste", "printf",
-    "ps", "pwd", "readlink", "realpath", "rev", "seq", "sha1sum", "sha256sum", "sleep", "stat", "tac", "tail",
-    "test", "tr", "true", "type", "uname", "uptime", "wait", "wc", "which", "whoami",
-})  # fmt: skip
 NO_FILES = frozenset({
     ":", "[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true", "type",
     "uname", "wait", "which",
 })  # fmt: skip
 """Programs that open none of the files they are told of."""
 
+UNMOVED = NO_FILES - {"[", "test", "type"}
+"""Programs that look only, whatever a variable puts in place of a word of theirs."""
+
 _GIT = frozenset({"blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"})
-_GIT_WRITES = ("--output", "-o", "--ext-diff", "--textconv", "-O")
+_TESTS = frozenset({
+    "-a", "-b", "-c", "-d", "-e", "-ef", "-eq", "-f", "-g", "-ge", "-gt", "-h", "-k", "-L", "-le", "-lt", "-n",
+    "-ne", "-nt", "-o", "-ot", "-p", "-r", "-s", "-S", "-t", "-u", "-w", "-x", "-z",
+})  # fmt: skip
+"""Not -v and -R: they run what stands in `a[$(...)]`."""
+
+_FORMAT = re.compile(r"([^%]|%%|%[-+ #0]*[0-9]*(\.[0-9]+)?[bcdeEfgGioqsuxX])*")
+"""Not %n: it sets a variable, PATH for one."""
+
+_PS = frozenset({"-A", "-e", "-ef", "-f", "a", "aux", "ax", "u", "x"})
+"""Not the `e` without a dash: it shows the environments."""
+
+_FIND = frozenset({
+    "-P", "-a", "-amin", "-and", "-atime", "-cmin", "-ctime", "-depth", "-empty", "-executable", "-false", "-group",
+    "-iname", "-inum", "-ipath", "-iregex", "-links", "-ls", "-maxdepth", "-mindepth", "-mmin", "-mount", "-mtime",
+    "-name", "-newer", "-not", "-o", "-or", "-path", "-perm", "-print", "-print0", "-printf", "-prune", "-quit",
+    "-readable", "-regex", "-regextype", "-size", "-true", "-type", "-user", "-wholename", "-writable", "-xdev",
+})  # fmt: skip
 FIND_ACTS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
 CHANGES = {
     "touch": "touch", "rm": "remove files from", "rmdir": "remove directories from", "mkdir": "create directories in",
@@ -43,31 +59,49 @@ _PRINT_SED = re.compile(r"[\d,$]+p(;[\d,$]+p)*")
 def is_harmless(part: Command) -> bool:
     """Tell whether the command only looks, whatever it is given; where it looks is another question."""
     name, *words = part.words
-    if any(word.startswith("--files0-from") for word in words):
-        return False
+    if part.expands and name not in UNMOVED:  # a variable may bring any option along
+        return name in READS  # which is refused in its own words, wherever the variable stands
     match name:
-        case "git":
-            return bool(words) and words[0] in _GIT and not any(word.startswith(_GIT_WRITES) for word in words)
-        case "cd":
-            return len(words) == 1 and not words[0].startswith("-")  # else it goes home, or back
-        case "find":  # what acts was refused before; links would lead out of what was looked at
-            return not {"-L", "-H", "-follow", "-files0-from"} & set(words)
-        case "grep":
-            return not any(re.match(r"-[a-zA-Z]*R|--deref", word) for word in words)
-        case "diff":
-            return not any(re.match(r"-[a-zA-Z]*r|--rec", word) for word in words)
-        case "sed":
-            return len(words) >= 2 and words[0] == "-n" and _PRINT_SED.fullmatch(words[1]) is not None
-        case "sort":
-            return not any(word.startswith(("-o", "--output", "--compress-program", "-T", "--temp")) for word in words)
+        case ":" | "echo" | "false" | "true":
+            return True
+        case "[" | "test":
+            return not any((word.startswith("-") and word not in _TESTS) or word[:1] in set("*?[") for word in words)
+        case "cd":  # else it goes home, or back, or where a pattern leads
+            return len(words) == 1 and not words[0].startswith(("-", "~")) and not set(words[0]) & set("*?[")
         case "date":
             return all(word.startswith("+") or word in ("-u", "--utc", "-R", "-I") for word in words)
-        case "uniq":
-            return all(word.startswith("-") for word in words)  # a second file would be written
+        case "find":  # what acts was refused before; links would lead out of what was looked at
+            options = [word for word in words if word.startswith("-")]
+            return all(word in _FIND or re.fullmatch(r"-[0-9]+\w?", word) for word in options)
+        case "git":
+            return words[:1] != [] and words[0] in _GIT and read_call("git", words[1:]) is not None
         case "printf":
-            return "-v" not in words  # it would set a variable, PATH for one
+            return words[:1] != [] and words[0][:1] not in set("-$*?[") and _FORMAT.fullmatch(words[0]) is not None
+        case "ps":
+            return len(words) < 2 and set(words) <= _PS
+        case "sed":
+            script = words[1:2] if words[:1] == ["-n"] else []
+            return any(map(_PRINT_SED.fullmatch, script)) and not any(word.startswith("-") for word in words[2:])
+        case "uniq":  # a second file would be written
+            call = read_call("uniq", words)
+            return call is not None and not call.operands
+        case "wait":
+            return all(word.isdigit() for word in words)
         case _:
-            return name in _HARMLESS
+            return name not in CHANGES and read_call(name, words) is not None
+
+
+def files_of(part: Command) -> Iterator[str]:
+    """The words of a program known here that may name files."""
+    name, *words = part.words
+    call = read_call(name, words[1:] if name == "git" else words)
+    if call is None or name == "tr":
+        skipped = name == "sed"
+        yield from [word for word in words if not word.startswith("-")][skipped:]
+        return
+    is_told = name != "grep" or {"e", "f", "regexp", "file"} & call.options
+    yield from call.files
+    yield from call.operands[0 if is_told else 1 :]
 
 
 def is_plain_sed(part: Command) -> bool:

@@ -15,12 +15,17 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=")
 _LOOP_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 """In capitals it could be PATH."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_EXPANDED = re.compile(r"[\w@*#?!$({'\"\[-]")
+BLANKS = " \t\n"
+
 _PASSED_OVER = frozenset({"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "time"})
 _NOT_READ = frozenset({"[[", "{", "}", "case", "coproc", "esac", "function", "select"})
 
 NESTED = "A nested command in this command can't be checked before it runs"
 NESTED_AS_FILE = "A command used as a file in this command can't be checked before it runs"
 HERE_DOCUMENT = "Heredoc with unquoted delimiter undergoes shell expansion"
+CONTROL = "Contains control characters"
 BRACES = "Brace expansion"
 GROUP = "A group in braces or double parentheses in this command can't be checked before it runs"
 BACKGROUND = (
@@ -52,7 +57,10 @@ class Command:
     text: str
     redirections: tuple[Redirection, ...] = ()
     after: str = ""
-    """The operator before it: `&&` means that it runs only if the one before succeeded."""
+    """The operator before it: `&&` means that it runs only if the one before succeeded, `!` that it is turned round."""
+
+    expands: bool = False
+    """A variable or a nested command stands in it."""
 
     @property
     def assignments(self) -> int:
@@ -89,8 +97,11 @@ class _Reader:
     operator: str = ""
     obstacle: str = ""
     background: bool = False
+    expands: bool = False
 
     def read(self) -> Script:
+        if _CONTROL.search(self.text):  # bash takes none of them for a blank
+            self._meet(CONTROL)
         while self.at < len(self.text):
             self._step()
         self._finish(self.at)
@@ -103,7 +114,7 @@ class _Reader:
         rest = self.text[self.at : self.at + 64]  # no operator is longer
         if rest.startswith("\\\n"):
             self.at += 2
-        elif rest[0] in " \t\r":
+        elif rest[0] in " \t":
             self.at += 1
         elif rest[0] == "#":
             self.at = end if (end := self.text.find("\n", self.at)) >= 0 else len(self.text)
@@ -128,6 +139,7 @@ class _Reader:
             self.words.append(word)
         elif word in _PASSED_OVER:
             self.begin = self.at
+            self.operator = word if word == "!" else self.operator
         elif word in _NOT_READ:
             self._meet(GROUP if word == "{" else OPERATORS)
         else:
@@ -150,14 +162,15 @@ class _Reader:
             if len(self.words) < 2 or not _LOOP_VARIABLE.fullmatch(self.words[1]):
                 self._meet(OPERATORS)
         elif self.words or self.redirections:
-            text = self.text[self.begin : end].strip()
-            self.commands.append(Command(tuple(self.words), text, tuple(self.redirections), self.operator))
-        self.words, self.redirections = [], []
+            text = self.text[self.begin : end].strip(BLANKS)
+            found = Command(tuple(self.words), text, tuple(self.redirections), self.operator, self.expands)
+            self.commands.append(found)
+        self.words, self.redirections, self.expands = [], [], False
 
     def _word(self) -> str:
         """Read one word and take its quotes off; what stands in it for something else is left as it is."""
         begin, letters = self.at, list[str]()
-        while self.at < len(self.text) and (letter := self.text[self.at]) not in " \t\r\n;|&<>()":
+        while self.at < len(self.text) and (letter := self.text[self.at]) not in " \t\n;|&<>()":
             self.at += 1
             match letter:
                 case "\\":
@@ -202,6 +215,7 @@ class _Reader:
 
     def _expansion(self, mark: str) -> None:
         following = self.text[self.at : self.at + 1]
+        self.expands |= mark == "`" or bool(_EXPANDED.match(following))
         if mark == "`" or following == "(":
             self._meet(NESTED)
         elif following in set("'\"{["):  # $'...' writes any letter, ${...} does more than look up

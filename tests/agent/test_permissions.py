@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ralph.agent.flags import BadUsage
 from ralph.agent.permissions import Allowed, Denied, Permissions, gather
 from ralph.agent.tools import Desk
 from tests.agent.conftest import Use
@@ -50,6 +51,10 @@ def bash(permissions: Permissions, desk: Desk, command: str) -> str:
 def write_settings(folder: Path, name: str, **permissions: object) -> None:
     (folder / ".claude").mkdir(parents=True, exist_ok=True)
     (folder / ".claude" / name).write_text(json.dumps({"permissions": permissions}))
+
+
+def trust(home: Path, folder: Path) -> None:
+    (home / ".claude.json").write_text(json.dumps({"projects": {str(folder): {"hasTrustDialogAccepted": True}}}))
 
 
 @pytest.mark.parametrize(
@@ -478,6 +483,7 @@ def test_settings_add_up_and_the_nearest_mode_wins(tree: Path, desk: Desk, home:
     write_settings(home, "settings.json", allow=["Bash(make)"], defaultMode="dontAsk")
     write_settings(tree, "settings.json", deny=["Bash(touch:*)"], defaultMode="acceptEdits")
     write_settings(tree, "settings.local.json", allow=["Bash(perl:*)"])
+    trust(home, tree)
     permissions = gather(home=home, cwd=tree)
     assert permissions.mode == "acceptEdits"
     assert bash(permissions, desk, "make && perl -e 1") == ""
@@ -498,7 +504,7 @@ def test_a_repository_that_is_not_trusted_allows_nothing(tree: Path, desk: Desk,
     )
     assert untrusted.mode == "default"  # claude takes even this from the repository
     assert bash(untrusted, desk, "make") == APPROVAL
-    (home / ".claude.json").write_text(json.dumps({"projects": {str(tree): {"hasTrustDialogAccepted": True}}}))
+    trust(home, tree)
     trusted = gather(home=home, cwd=tree)
     assert trusted.notes == ()
     assert bash(trusted, desk, "make") == ""
@@ -511,3 +517,153 @@ def test_broken_settings_say_nothing(tree: Path, desk: Desk, home: Path, content
     (home / ".claude").mkdir()
     (home / ".claude" / "settings.json").write_bytes(content.encode("latin-1"))
     assert gather(home=home, cwd=tree).rules == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "printf -vPATH %s $PWD/evilbin; ls",
+        "printf %n PATH; ls",
+        "for i in -vPATH; do printf $i /tmp; done",
+        "wait -p PATH",
+        "test -v 'a[$(touch x)]'",
+        "test -R 'a[$(touch x)]'",
+        "[ -v 'a[$(touch x)]' ]",
+        "for i in '-v a[$(touch x)]'; do test $i; done",
+        "sed -n 1p -e '1e touch x' a.txt",
+        "cd sub && git status",
+        "cd sub; git log",
+        "git log --outpu=x",
+        "grep -e. /etc/hostname",
+        "grep --regexp=. /etc/hostname",
+        "grep -n -e . /etc/hostname",
+        "grep -f link a.txt",
+        "grep --file=link a.txt",
+        "grep --der x .",
+        "for i in 'x /etc/hostname'; do grep $i; done",
+        "cat ~+/../outside.txt",
+        "cat < ~+/../outside.txt",
+        "tail ~root/.bashrc",
+        "cat [^a]ink",
+        "cat [[:alpha:]]ink",
+        "echo /etc/*",
+        "sort --files0=list0",
+        "wc --files0=list0",
+        "md5sum -c list0",
+        "diff sub elsewhere",
+        "diff sub sub",
+        "ps auxe",
+        "ps e",
+        "sort -ro out a.txt",
+        "sort -uo.git/hooks/pre-commit a.txt",
+        "sort --outpu=x a.txt",
+        "cd elsew*; ls",
+        "true || cd sub && cat ../../x",
+        "! cd nosuch && cat nosuch/../../x",
+    ],
+)
+def test_looking_goes_no_further_than_options_that_are_known(tree: Path, desk: Desk, home: Path, command: str) -> None:
+    for mode in ("default", "acceptEdits"):
+        assert bash(gather(home=home, cwd=tree, mode=mode), desk, command) != ""
+
+
+def test_a_pattern_may_stand_for_an_option(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree)
+    assert bash(permissions, desk, "wc ?.txt") == ""
+    (tree / "-oa.txt").touch()
+    for command in ("sort *", "wc ?.txt", "[ * ]"):
+        assert bash(permissions, desk, command) == APPROVAL
+
+
+def test_whether_a_cd_was_run_is_not_taken_for_granted(tree: Path, desk: Desk, home: Path) -> None:
+    (tree / "sub" / "deep").mkdir()
+    desk.cwd = tree / "sub"
+    for command in (
+        "true || cd deep && cat ../../x",
+        "! cd deep && cat ../../x",
+        "if false; then cd deep; fi && cat ../../x",
+    ):
+        assert "was blocked" in bash(gather(home=home, cwd=tree), desk, command)
+    assert bash(gather(home=home, cwd=tree), desk, "cd deep && cat ../../a.txt") == ""
+
+
+def test_git_is_not_run_on_settings_that_came_with_the_files(tree: Path, desk: Desk, home: Path) -> None:
+    permissions = gather(home=home, cwd=tree)
+    (tree / ".git").mkdir()
+    (tree / "bare" / "objects" / "deep").mkdir(parents=True)
+    (tree / "bare" / "HEAD").touch()
+    (tree / "nested" / ".git").mkdir(parents=True)
+    for place, said in (
+        ("", ""),
+        ("sub", ""),
+        ("bare", APPROVAL),
+        ("bare/objects/deep", APPROVAL),
+        ("nested", APPROVAL),
+    ):
+        desk.cwd = tree / place
+        assert bash(permissions, desk, "git status") == said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        'nice<<<"x git status " touch /tmp/pwn',
+        'timeout 5 <<<"x git status" touch /tmp/pwn',
+        "nice 'git status'",
+        "git status \r#; touch /tmp/pwn",
+        "\x0bgit status",
+        "\u00a0git status",
+    ],
+)
+def test_a_rule_is_held_against_what_the_shell_will_run(tree: Path, desk: Desk, home: Path, command: str) -> None:
+    permissions = gather(home=home, cwd=tree, allowed=["Bash(git status:*)"])
+    assert bash(permissions, desk, command) != ""
+    assert bash(permissions, desk, "nice git status --zzz 'a b'") == ""
+
+
+def test_edits_by_shell_bring_nothing_along_that_runs_later(tree: Path, desk: Desk, home: Path) -> None:
+    edits = gather(home=home, cwd=tree, mode="acceptEdits")
+    (tree / ".git" / "hooks").mkdir(parents=True)
+    (tree / "sub" / "link").symlink_to("/tmp/zz")
+    for command in (
+        "cp -r tpl/. .",
+        "mv -t .git/hooks a.txt",
+        "cp -a sub .",
+        "cd .git/hooks && echo x > pre-commit",
+        "cd .git && cp ../a.txt config",
+    ):
+        assert "approval" in bash(edits, desk, command)
+    (tree / "link").unlink()
+    (tree / "link").touch()
+    assert "was blocked" in bash(edits, desk, "cp link sub")
+    for command in ("cp a.txt b.txt", "mkdir -p x/y", "rm -rf sub"):
+        assert bash(edits, desk, command) == ""
+
+
+def test_local_settings_may_have_come_with_the_repository(tree: Path, desk: Desk, home: Path) -> None:
+    write_settings(tree, "settings.local.json", allow=["Bash"], deny=["Bash(ls)"], defaultMode="bypassPermissions")
+    untrusted = gather(home=home, cwd=tree)
+    assert untrusted.mode == "default"
+    assert len(untrusted.notes) == 1
+    assert "from .claude/settings.local.json: this workspace has not been trusted." in untrusted.notes[0]
+    assert bash(untrusted, desk, "make") == APPROVAL
+    assert bash(untrusted, desk, "ls") != ""
+    write_settings(tree, "settings.local.json", defaultMode="acceptEdits")
+    assert gather(home=home, cwd=tree).mode == "default"
+    trust(home, tree)
+    assert gather(home=home, cwd=tree).mode == "acceptEdits"
+
+
+def test_root_does_not_lift_the_guard_by_settings(tree: Path, home: Path) -> None:
+    write_settings(home, "settings.json", defaultMode="bypassPermissions")
+    assert gather(home=home, cwd=tree, may_bypass=True).mode == "bypassPermissions"
+    assert gather(home=home, cwd=tree, may_bypass=False, mode="default").mode == "default"
+    with pytest.raises(BadUsage, match="root/sudo"):
+        gather(home=home, cwd=tree, may_bypass=False)
+
+
+def test_a_plan_only_looks(tree: Path, desk: Desk, home: Path) -> None:
+    for rule in ("Bash", "Bash(touch:*)", "Bash(touch planned)"):
+        plan = gather(home=home, cwd=tree, mode="plan", allowed=[rule])
+        assert bash(plan, desk, "touch planned") != ""
+        assert bash(plan, desk, "cat a.txt") == ""
