@@ -76,7 +76,8 @@ def is_harmless(part: Command) -> bool:
         case "git":
             return words[:1] != [] and words[0] in _GIT and read_call("git", words[1:]) is not None
         case "printf":
-            return words[:1] != [] and words[0][:1] not in set("-$*?[") and _FORMAT.fullmatch(words[0]) is not None
+            is_plain = words[:1] != [] and words[0][:1] not in set("-*?[") and "$" not in words[0]
+            return is_plain and _FORMAT.fullmatch(words[0]) is not None
         case "ps":
             return len(words) < 2 and set(words) <= _PS
         case "sed":

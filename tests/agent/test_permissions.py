@@ -297,18 +297,48 @@ def test_a_redirection_beside_a_rule_is_judged_by_itself(tree: Path, desk: Desk,
         "cat ./sub/../.env",
         "cat .e*",
         "echo x > .env",
+        "cd sub; cat ../.env",
+        "cd sub && cat ../.env",
+        "cd s*; cat ../.env",
+        "X=.env; cat $X",
+        "for f in .env; do cat $f; done",
+        "cat $PWD/.env",
+        "echo $X | xargs cat",
+        "ln -s . dd; cat dd/.env",
+        "dd if=.env",
+        "grep -f.env x",
+        "bash -c 'cat .env'",
+        "python3 -c \"print(open('.env').read())\"",
+        "cd sub; echo x > ../locked.txt",
+        "setsid rm x",
+        "nohup rm x",
+        "env A=1 rm x",
+        "time rm x",
+        "nice -n 5 rm x",
+        "busybox rm x",
+        "ionice rm x",
     ],
 )
 def test_a_denied_command_is_found_in_every_dress_even_unguarded(
     tree: Path, desk: Desk, home: Path, command: str
 ) -> None:
-    permissions = gather(home=home, cwd=tree, mode="bypassPermissions", disallowed=["Bash(rm:*)", "Read(./.env)"])
+    denied = ["Bash(rm:*)", "Read(./.env)", "Edit(./locked.txt)"]
+    permissions = gather(home=home, cwd=tree, mode="bypassPermissions", disallowed=denied)
     assert bash(permissions, desk, command) == f"Permission to use Bash with command {command} has been denied."
 
 
 def test_what_a_denial_does_not_name_runs_unguarded(tree: Path, desk: Desk, home: Path) -> None:
     permissions = gather(home=home, cwd=tree, mode="bypassPermissions", disallowed=["Bash(rm:*)", "Read(./.env)"])
-    for command in ("rmdir zz", "ls $(make)", "echo rm", "cat a.txt > /tmp/x", "find . -name rmx"):
+    for command in (
+        "rmdir zz",
+        "echo $HOME",
+        "awk '{print $1}' a.txt",
+        "cd sub; cat ../a.txt",
+        "ln -s a b",
+        "echo rm",
+        "cat a.txt > /tmp/x",
+        "find . -name rmx",
+    ):
         assert bash(permissions, desk, command) == ""
 
 
@@ -382,6 +412,7 @@ def test_paths_outside_are_denied_in_every_mode(tree: Path, desk: Desk, home: Pa
         ("rm -rf /usr", "/usr", "a critical system directory"),
         ("rm -rf .", "@", "a workspace directory ("),
         ("timeout 5 rm -r ../repo", "@", "a workspace directory ("),
+        ("nohup rm -r ../repo > /dev/null", "@", "a workspace directory ("),
         ("rm -rf ..", "@/..", "a workspace directory ("),
     ],
 )
@@ -525,6 +556,7 @@ def test_broken_settings_say_nothing(tree: Path, desk: Desk, home: Path, content
         "printf -vPATH %s $PWD/evilbin; ls",
         "printf %n PATH; ls",
         "for i in -vPATH; do printf $i /tmp; done",
+        "for i in %n; do printf x$i PATH; done",
         "wait -p PATH",
         "test -v 'a[$(touch x)]'",
         "test -R 'a[$(touch x)]'",
