@@ -1,6 +1,5 @@
 """Where a session's rules come from: flags, and the settings files of the user, the project and this checkout."""
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
@@ -26,11 +25,11 @@ def gather(
     allowed: Sequence[str] = (),
     disallowed: Sequence[str] = (),
     sources: Collection[str] = SOURCES,
-    may_bypass: bool | None = None,
+    may_bypass: bool = True,
 ) -> Permissions:
     """Put together what the flags say and what the settings files of `sources` say; for the mode, the nearest wins.
 
-    `may_bypass`: settings may lift the guard altogether; None: unless root runs this. Raises BadUsage.
+    `may_bypass`: settings may lift the guard altogether. Raises BadUsage.
     """
     rules = [*_rules("deny", split_rules(disallowed), cwd), *_rules("allow", split_rules(allowed), cwd)]
     notes: list[str] = []
@@ -53,7 +52,7 @@ def gather(
         if found in get_args(Mode) and not lifts and (found == "plan" or not is_doubtful):
             default = found
     chosen = mode or default
-    if chosen == "bypassPermissions" and not mode and not (os.geteuid() != 0 if may_bypass is None else may_bypass):
+    if chosen == "bypassPermissions" and not mode and not may_bypass:
         raise BadUsage(_AS_ROOT)
     known = cast(Mode, chosen) if chosen in get_args(Mode) else "default"
     return Permissions(known, tuple(rules), home, tuple(notes))

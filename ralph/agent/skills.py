@@ -40,7 +40,8 @@ class Skill:
 
 def available(cwd: Path, home: Path, sources: Collection[str] = ("user", "project", "local")) -> Mapping[str, Skill]:
     """All skills by name, in the order of their list; of two with one name, the user's and then the nearest wins."""
-    places = [_Place(home / ".claude", home / ".claude")] if "user" in sources else []
+    # What the user links there himself may lie anywhere: people keep such files in a repository of their own.
+    places = [_Place(home / ".claude", Path("/"))] if "user" in sources else []
     if "project" in sources:
         places += [_Place(folder / ".claude", folder) for folder in (cwd, *cwd.parents) if folder != home]
     skills: dict[str, Skill] = {}

@@ -152,9 +152,9 @@ def test_a_linked_folder_of_skills_is_not_followed_out_of_the_project(here: Path
     assert list(available(here, home)) == []
 
 
-def test_the_users_skills_stay_in_the_users_folder_wherever_that_is(here: Path, home: Path) -> None:
+def test_the_users_own_links_lead_where_the_user_wants(here: Path, home: Path) -> None:
     lay(home / "dots", {"skills/mine/SKILL.md": "MINE\n"})
     (home / "dots" / ".claude" / "skills" / "out").symlink_to(here)
     (here / "SKILL.md").write_text("OUT\n")
     (home / ".claude").symlink_to(home / "dots" / ".claude")
-    assert list(available(here, home)) == ["mine"]
+    assert list(available(here, home)) == ["mine", "out"]
