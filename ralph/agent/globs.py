@@ -71,7 +71,19 @@ def _translate(body: str, pattern: str) -> str:
         raise GlobError(
             f"error parsing glob '{pattern}': unclosed alternate group; missing '}}' (maybe escape '{{' with '[{{]'?)"
         )
-    return "".join(out)
+    return "".join(out) if "{" in body else _decided("".join(out))
+
+
+_STAR = "[^/]*"
+_BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
+
+
+def _decided(expression: str) -> str:
+    """Let a star that another one follows take the first place that fits, for good.
+
+    No match is lost by that, and without it `*a*a*a*a*a*b` tries for ever on a long name.
+    """
+    return _BEFORE_ANOTHER.sub(r"(?>[^/]*?\1)", expression)
 
 
 def _stars(body: str, at: int) -> tuple[str, int]:
@@ -80,7 +92,7 @@ def _stars(body: str, at: int) -> tuple[str, int]:
         end += 1
     whole_part = (at == 0 or body[at - 1] == "/") and (end == len(body) or body[end] == "/")
     if end - at < 2 or not whole_part:
-        return "[^/]*", end
+        return _STAR, end
     return (".*", end) if end == len(body) else ("(?:.*/)?", end + 1)
 
 
