@@ -16,7 +16,6 @@ import dotenv
 import platformdirs
 import tomli_w
 
-from ralph import environ
 from ralph.budget import Limits, Reasoning
 from ralph.errors import DiskError, UsageError
 from ralph.files import replace_file
@@ -183,11 +182,6 @@ class _Collected:
                 except ValueError as fault:
                     where = f"--{name.replace('_', '-')}" if source.name == "flag" else f"{source.name}: {name}"
                     self.faults.append(f"{where}: {fault}")
-
-
-def environment() -> dict[str, str]:
-    """The environment ralph was started with, less what would point git (started from a hook, say) at another tree."""
-    return environ.without_redirections()
 
 
 def ralph_dir(env: Mapping[str, str]) -> Path:

@@ -71,6 +71,13 @@ def test_stderr_goes_to_a_log_of_its_own_and_its_tail_is_kept(tmp_path: Path) ->
     assert len(child.stderr_tail) < 10_000
 
 
+def test_the_last_complaint_is_there_when_the_stream_ends(tmp_path: Path) -> None:
+    for number in range(20):
+        with start(tmp_path, f"exec >&-; echo {number} >&2") as child:
+            assert read_out(child) == []
+            assert child.stderr_tail == f"{number}\n"
+
+
 def test_without_a_log_of_its_own_stderr_joins_stdout(tmp_path: Path) -> None:
     with start(tmp_path, "echo one; echo two >&2; echo three", talks=False) as child:
         assert read_out(child) == [b"one", b"two", b"three"]

@@ -18,9 +18,9 @@ def show(
     """Show every setting, its value and where it comes from."""
     if context.invoked_subcommand is not None:
         return
-    from ralph import jsonline, settings
+    from ralph import environ, jsonline, settings
 
-    loaded = settings.load(env=settings.environment(), root=_project())
+    loaded = settings.load(env=environ.without_redirections(), root=_project())
     rows = {
         name: (loaded.values[name].written, loaded.values[name].source) if name in loaded.values else (None, "default")
         for name in settings.KEYS
@@ -46,7 +46,7 @@ def set_(
     ] = False,
 ) -> None:
     """Set a key in your own configuration, or in the project's."""
-    from ralph import settings
+    from ralph import environ, settings
 
     root = _project()
     if project and root is None:
@@ -62,7 +62,7 @@ def set_(
     if note:
         typer.echo(f"note: {note}", err=True)
     try:
-        in_force = settings.load(env=settings.environment(), root=root).values[key]
+        in_force = settings.load(env=environ.without_redirections(), root=root).values[key]
     except UsageError as error:  # it is written; what else is wrong is another matter
         typer.echo(f"note: {error.message}", err=True)
         return

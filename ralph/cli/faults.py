@@ -5,7 +5,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from ralph import settings
+from ralph import environ, settings
 from ralph.errors import RalphError
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
@@ -30,7 +30,7 @@ def report_bug(error: Exception) -> int:
 
 def _keep(text: str) -> str:
     try:
-        folder = settings.ralph_dir(settings.environment()) / "bugs"
+        folder = settings.ralph_dir(environ.without_redirections()) / "bugs"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RalphError):
         folder = Path(tempfile.gettempdir())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import gitrepo, jsonline, protected, settings
+from ralph import environ, gitrepo, jsonline, protected, settings
 from ralph.check import Check, find_check
 from ralph.errors import BlockedError, RepoError, UsageError
 from ralph.goal import Goal, goal_name, parse_goal
@@ -113,7 +113,7 @@ class Prepared:
 def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
     """Find out what is asked for; refuse what can be refused before the repository is known."""
     _refuse_contradictions(flags, written)
-    env = settings.environment()
+    env = environ.without_redirections()
     goal = read_goal(flags.goal)
     ralph_dir = settings.ralph_dir(env)
     asked = Asked(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)

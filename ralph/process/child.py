@@ -137,6 +137,8 @@ class Child:
         if batch is None:
             self._ended = True
             self._guardian.wait(_EXIT_WAIT)  # the pipe closes a moment before the process is gone
+            for stderr in self._pumps[1:2]:
+                stderr.join(_PIPE_HELD)  # last words often are complaints, and come by another way
         return batch
 
     def finish(self) -> None:

@@ -50,7 +50,9 @@ def heard_in(capture: str) -> list[Event]:
 
 def journaled(events: list[Event]) -> None:
     for event in events:
-        jsonline.encode(to_json(event))
+        line = jsonline.encode(to_json(event))
+        assert line.isascii()
+        assert jsonline.mapping(jsonline.decode(line))["type"] == event.type
 
 
 def turns(events: list[Event]) -> list[TurnEnded]:

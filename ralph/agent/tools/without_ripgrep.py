@@ -1,15 +1,13 @@
 """Searching without ripgrep: a process of our own does it, and is ended when its time is up."""
 
 import sys
-import time
 from pathlib import Path
 
 from ralph import jsonline
 from ralph.agent.tools.base import Desk
-from ralph.agent.tools.search import TIME_LIMIT, Search, SearchRejectedError, SearchTimeoutError
-from ralph.process import Child, Guardian
+from ralph.agent.tools.search import Search, SearchRejectedError
+from ralph.agent.tools.searching import run_search
 
-_POLL = 0.1
 # -P: it is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
 _ARGV = (sys.executable, "-P", "-m", "ralph.agent.tools.plain_search")
 
@@ -18,33 +16,10 @@ def search_plainly(asked: Search, desk: Desk) -> list[str]:
     """Let our own program search; of what it finds, hidden files are left out here."""
     from ralph.agent.tools.plain_search import order  # late: as a program it must be the first to import itself
 
-    log = desk.place_for_output("grep")
-    complaints = log.with_suffix(".err")
-    deadline = time.monotonic() + TIME_LIMIT
     answer = _Answer(asked, desk)
-    try:
-        with (
-            Guardian() as guardian,
-            Child(
-                _ARGV,
-                guardian=guardian,
-                cwd=desk.cwd,
-                environment=desk.environment,
-                stdout_log=log,
-                stderr_log=complaints,
-            ) as child,
-        ):
-            child.say(order(asked, desk.cwd))
-            while (batch := child.read(_POLL)) is not None:
-                for line in batch:
-                    answer.hear(line if isinstance(line, bytes) else b"")
-                if desk.stop.is_set() or time.monotonic() > deadline:
-                    raise SearchTimeoutError
-            if child.exit_code != 0:
-                raise RuntimeError(f"the search ended with exit code {child.exit_code}: {child.stderr_tail.strip()}")
-    finally:
-        log.unlink(missing_ok=True)
-        complaints.unlink(missing_ok=True)
+    searched = run_search(_ARGV, desk, answer.hear, said=order(asked, desk.cwd))
+    if searched.exit_code != 0:
+        raise RuntimeError(f"the search ended with exit code {searched.exit_code}: {searched.complaints.strip()}")
     return answer.lines
 
 
