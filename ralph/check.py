@@ -85,7 +85,13 @@ def run_check(
     timed_out = False
     try:
         with Child(
-            check.argv, guardian=guardian, cwd=root, environment=environment, stdout_log=log, stderr_log=None
+            check.argv,
+            guardian=guardian,
+            cwd=root,
+            environment=environment,
+            stdout_log=log,
+            stderr_log=None,
+            talks=False,
         ) as child:
             while (lines := child.read(_POLL)) is not None:
                 excerpt.feed(b"".join(map(_printed, lines)))

@@ -17,9 +17,9 @@ from ralph.process import Child, Guardian, Signals, StartError
 from tests.support.waiting import is_alive, pid_in, wait_until
 
 
-def start(tmp_path: Path, script: str, *, talks: bool = True, **env: str) -> Child:
-    """Start a shell script as a child; without `talks` its stderr joins its stdout and its stdin is empty."""
-    return run(tmp_path, "sh", "-c", script, talks=talks, **env)
+def start(tmp_path: Path, script: str, *, talks: bool = True, complains: bool = True, **env: str) -> Child:
+    """Start a shell script; without `talks` its stdin is empty, without `complains` its stderr joins its stdout."""
+    return run(tmp_path, "sh", "-c", script, talks=talks, complains=complains, **env)
 
 
 def python(tmp_path: Path, code: str) -> Child:
@@ -35,14 +35,15 @@ def guarded() -> Iterator[None]:
         yield
 
 
-def run(tmp_path: Path, *argv: str, talks: bool = True, **env: str) -> Child:
+def run(tmp_path: Path, *argv: str, talks: bool = True, complains: bool = True, **env: str) -> Child:
     return Child(
         argv,
         guardian=GUARDIAN,
         cwd=tmp_path,
         environment={"PATH": os.environ["PATH"], **env},
         stdout_log=tmp_path / "stdout.log",
-        stderr_log=tmp_path / "stderr.log" if talks else None,
+        stderr_log=tmp_path / "stderr.log" if complains else None,
+        talks=talks,
     )
 
 
@@ -79,13 +80,21 @@ def test_the_last_complaint_is_there_when_the_stream_ends(tmp_path: Path) -> Non
 
 
 def test_without_a_log_of_its_own_stderr_joins_stdout(tmp_path: Path) -> None:
-    with start(tmp_path, "echo one; echo two >&2; echo three", talks=False) as child:
+    with start(tmp_path, "echo one; echo two >&2; echo three", complains=False) as child:
         assert read_out(child) == [b"one", b"two", b"three"]
 
 
 def test_a_child_that_does_not_talk_reads_an_empty_stdin(tmp_path: Path) -> None:
-    with start(tmp_path, "cat; echo end", talks=False) as child:
+    with start(tmp_path, "cat; echo end", talks=False, complains=False) as child:
         assert read_out(child) == [b"end"]
+
+
+def test_one_that_complains_on_its_stdout_can_be_talked_to(tmp_path: Path) -> None:
+    with start(tmp_path, "cat >&2; echo end", complains=False) as child:
+        child.say(b"heard\n")
+        child.end_input()
+        assert read_out(child) == [b"heard", b"end"]
+        assert child.exit_code == 0
 
 
 def test_what_is_said_is_heard_until_the_child_is_let_go(tmp_path: Path) -> None:

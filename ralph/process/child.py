@@ -59,12 +59,16 @@ class Child:
         environment: Mapping[str, str],
         stdout_log: Path,
         stderr_log: Path | None,
+        talks: bool = True,
     ) -> None:
-        """Start `argv`; its stdout is logged raw before it can be read. Without `stderr_log` stderr joins stdout."""
+        """Start `argv`; its stdout is logged raw before it can be read. Without `stderr_log` stderr joins stdout.
+
+        One that does not talk has nothing on its stdin.
+        """
         self._guardian = guardian
         guardian.wake()
         log = open_to_append(stdout_log)
-        pipes = _Pipes(talks=stderr_log is not None)
+        pipes = _Pipes(talks=talks, complains=stderr_log is not None)
         try:
             guardian.start(argv, cwd=cwd, environment=environment, streams=pipes.theirs)
         except BaseException:
@@ -76,6 +80,7 @@ class Child:
         self._inbox: queue.Queue[list[bytes | Oversized] | Exception | None] = queue.Queue(maxsize=8)
         self._outbox: queue.Queue[bytes | None] = queue.Queue()
         self._stderr = b""
+        self._complains = stderr_log is not None
         self._last_byte = time.monotonic()
         self._ended = False
         self._exited_at: float | None = None
@@ -116,6 +121,10 @@ class Child:
         """Write to the child's stdin, without waiting for it to read."""
         self._outbox.put(data)
 
+    def end_input(self) -> None:
+        """Close the child's stdin, once all that was said is written."""
+        self._outbox.put(None)
+
     def read(self, timeout: float) -> list[bytes | Oversized] | None:
         """Return the lines that came within `timeout`, possibly none; None once the child is gone and read out."""
         if self._ended:
@@ -137,13 +146,13 @@ class Child:
         if batch is None:
             self._ended = True
             self._guardian.wait(_EXIT_WAIT)  # the pipe closes a moment before the process is gone
-            for stderr in self._pumps[1:2]:
-                stderr.join(_PIPE_HELD)  # last words often are complaints, and come by another way
+            if self._complains:
+                self._pumps[-1].join(_PIPE_HELD)  # last words often are complaints, and come by another way
         return batch
 
     def finish(self) -> None:
         """Let the child go: close its stdin, and stop it if it has not left in time."""
-        self._outbox.put(None)
+        self.end_input()
         self._schedule(FINISH_GRACE, self.stop)
 
     def stop(self, soft: bytes = b"") -> None:
@@ -180,8 +189,10 @@ class Child:
 
     def _start_pumps(self, pipes: "_Pipes", log: BinaryIO, stderr_log: Path | None) -> list[threading.Thread]:
         work = [partial(self._pump_stdout, pipes.stdout, log)]
-        if pipes.stderr is not None and pipes.stdin is not None and stderr_log is not None:
-            work += [partial(self._pump_stderr, pipes.stderr, stderr_log), partial(self._pump_stdin, pipes.stdin)]
+        if pipes.stdin is not None:
+            work.append(partial(self._pump_stdin, pipes.stdin))
+        if pipes.stderr is not None and stderr_log is not None:
+            work.append(partial(self._pump_stderr, pipes.stderr, stderr_log))
         threads = [threading.Thread(target=pump, daemon=True) for pump in work]
         for thread in threads:
             thread.start()
@@ -225,22 +236,28 @@ class Child:
 
 
 class _Pipes:
-    """The pipes of a child: ours to read and write, theirs to hand over; one that is not talked to hears nothing."""
+    """The pipes of a child: ours to read and write, theirs to hand over.
 
-    def __init__(self, *, talks: bool) -> None:
+    One that is not talked to hears nothing; one that does not complain apart does so on its stdout.
+    """
+
+    def __init__(self, *, talks: bool, complains: bool) -> None:
+        self.stdin: BinaryIO | None = None
+        self.stderr: BinaryIO | None = None
         out_read, out_write = os.pipe()
         with contextlib.suppress(OSError, AttributeError):  # 1 MiB: nearly twice the throughput of the usual 64 KiB
             fcntl.fcntl(out_write, fcntl.F_SETPIPE_SZ, _CHUNK)
         self.stdout: BinaryIO = os.fdopen(out_read, "rb", buffering=0)
-        self.stdin: BinaryIO | None = None
-        self.stderr: BinaryIO | None = None
-        if not talks:
-            self.theirs = (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), out_write, out_write)
-            return
-        in_read, in_write = os.pipe()
-        err_read, err_write = os.pipe()
-        self.stdin = os.fdopen(in_write, "wb", buffering=0)
-        self.stderr = os.fdopen(err_read, "rb", buffering=0)
+        if talks:
+            in_read, in_write = os.pipe()
+            self.stdin = os.fdopen(in_write, "wb", buffering=0)
+        else:
+            in_read = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        if complains:
+            err_read, err_write = os.pipe()
+            self.stderr = os.fdopen(err_read, "rb", buffering=0)
+        else:
+            err_write = out_write
         self.theirs = (in_read, out_write, err_write)
 
     def close_ours(self) -> None:

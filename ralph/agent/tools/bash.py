@@ -108,7 +108,15 @@ def _run(command: str, log: Path, landed: Path, timeout: float, desk: Desk) -> _
     argv = [shell, "-c", script]
     with (
         Guardian() as guardian,
-        Child(argv, guardian=guardian, cwd=desk.cwd, environment=environment, stdout_log=log, stderr_log=None) as child,
+        Child(
+            argv,
+            guardian=guardian,
+            cwd=desk.cwd,
+            environment=environment,
+            stdout_log=log,
+            stderr_log=None,
+            talks=False,
+        ) as child,
     ):
         while ended is None and child.read(_POLL) is not None:
             if desk.stop.is_set():
