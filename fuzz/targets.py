@@ -63,7 +63,7 @@ def configuration(data: bytes) -> None:
     path.write_bytes(data)
     with contextlib.suppress(UsageError):
         chosen = settings.load(env={}, root=_SCRATCH / "repo")
-        if chosen.claude.path or chosen.claude.extra_args:
+        if chosen.agents.claude.path or chosen.agents.claude.extra_args or chosen.agents.command:
             raise Wrong("a repository decides what is run")
 
 

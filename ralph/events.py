@@ -169,6 +169,7 @@ class RunStarted:
     branch: str
     agent: str
     agent_path: str
+    transcript: str
     model: str
     reasoning: str
     check: str

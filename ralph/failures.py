@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ralph.events import Denial, RateLimited, TurnEnded
-from ralph.verdict import Answer, Fault, Verdict, read_answer
+from ralph.verdict import Answer, Fault, Reply, Verdict, read_reply
 
 
 class End(StrEnum):
@@ -86,9 +86,15 @@ TABLE: dict[End, Row] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen of a session, in the agent's own events and in its process."""
+    """What was seen of a session, in the agent's own events and in its process.
 
+    `words` are its last ones; `promised`: it claimed completion in them.
+    """
+
+    reply: Reply = Reply.TOOL
     turn: TurnEnded | None = None
+    words: str = ""
+    promised: bool = False
     quota: RateLimited | None = None
     denials: tuple[Denial, ...] = ()
     exit_code: int | None = None
@@ -118,30 +124,38 @@ def classify(seen: Evidence) -> Ending:
         return Ending(End.CONFIG, seen.unusable)
     if seen.login_refused:
         return Ending(End.AUTH, "the API refuses the agent's login (401)")
-    if seen.turn is None:
+    if seen.turn is None and not _left_in_peace(seen):
         return _without_result(seen)
-    answer = read_answer(seen.turn.structured_output)
-    if isinstance(answer, Answer) and not seen.turn.is_error:
+    output = None if seen.turn is None else seen.turn.structured_output
+    answer = read_reply(seen.reply, output, seen.words, promised=seen.promised)
+    if isinstance(answer, Answer) and not (seen.turn is not None and seen.turn.is_error):
         if seen.denials:
             return Ending(End.DENIED, describe_denials(seen.denials), answer)
         return Ending(End.DONE if answer.verdict is Verdict.DONE else End.OK, answer=answer)
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
-    if seen.turn.is_error:
+    if seen.turn is not None and seen.turn.is_error:
         end = _of_error(seen.turn, seen.quota)
         resets_at = seen.quota.resets_at if end is End.USAGE_LIMIT and seen.quota is not None else None
         return Ending(end, _words(seen.turn), resets_at=resets_at)
     if seen.denials:
         return Ending(End.DENIED, describe_denials(seen.denials))
+    if seen.reply is Reply.WORDS:
+        return Ending(End.NO_RESULT, "the agent said nothing: what it says last is the summary of its work")
     return Ending(End.INVALID, "the agent gave no valid structured output after all corrections")
 
 
-def correctable(turn: TurnEnded) -> Fault | None:
+def _left_in_peace(seen: Evidence) -> bool:
+    """Tell whether an agent that closes no turns has ended by itself, and well."""
+    return seen.reply is Reply.WORDS and seen.exit_code == 0 and not seen.watchdog
+
+
+def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = False) -> Fault | None:
     """Tell which correction a finished turn calls for: none if it is valid, or failed for another reason."""
     if turn.is_error and turn.subtype != "error_max_structured_output_retries":
         return None
-    answer = read_answer(turn.structured_output)
-    if isinstance(answer, Answer):
+    answer = read_reply(reply, turn.structured_output, turn.text, promised=promised)
+    if isinstance(answer, Answer) or reply is Reply.WORDS:
         return None
     return Fault.INVALID if turn.is_error else answer
 

@@ -117,6 +117,8 @@ class Saved:
     goal_path: str
     goal_digest: str
     check: str
+    agent: str
+    transcript: str
     exit_code: int | None
     counted: str
     """The last raw log whose cost is in the run's spend."""
@@ -182,6 +184,8 @@ class Journal:
             jsonline.text(document.get("goal_path")),
             jsonline.text(document.get("goal_digest")),
             jsonline.text(document.get("judge")),
+            jsonline.text(document.get("agent")),
+            jsonline.text(document.get("transcript")),
             exit_code if isinstance(exit_code, int) else None,
             jsonline.text(document.get("counted")),
         )
@@ -273,6 +277,8 @@ class Journal:
         goal_path: Path,
         goal_digest: str,
         check: str,
+        agent: str,
+        transcript: str,
         counted: str,
         exit_code: int | None = None,
         durable: bool,
@@ -296,6 +302,8 @@ class Journal:
             "check": None if run.check is None else asdict(run.check),
             "notes": list(run.notes),
             "judge": check,
+            "agent": agent,
+            "transcript": transcript,
             "counted": counted,
             "exit_code": exit_code,
         }
@@ -304,13 +312,13 @@ class Journal:
         if durable and exit_code is None:
             replace_file(self.directory / "begun.json", text)  # for when a power cut empties the other
 
-    def check_at_start(self) -> str:
-        """The check that the last start began with, for when `run.json` cannot tell."""
+    def at_start(self, name: str) -> str:
+        """A word that the last start began with (its judge, agent or transcript), for when `run.json` cannot tell."""
         try:
             document = jsonline.mapping(_decoded((self.directory / "begun.json").read_bytes()))
         except OSError:
             return ""
-        return jsonline.text(document.get("judge"))
+        return jsonline.text(document.get(name))
 
     def write_result(self, result: RunResult, head: str | None) -> None:
         run = result.run

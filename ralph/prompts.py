@@ -13,6 +13,7 @@ from ralph.errors import RalphError
 from ralph.excerpt import both_ends
 from ralph.goal import Goal
 from ralph.run import Run
+from ralph.verdict import PROMISE, Reply, defused
 
 RECENT = 10
 """Iterations quoted verbatim."""
@@ -33,7 +34,7 @@ class Prompts:
 
     overrides: Path | None = None
 
-    def worker(self, goal: Goal, run: Run, *, root: Path, check: str, shrunk: bool = False) -> str:
+    def worker(self, goal: Goal, run: Run, *, root: Path, check: str, reply: Reply, shrunk: bool = False) -> str:
         """What a worker session is told; `shrunk` keeps only what a too long prompt must not lose."""
         recent = run.history.recent(2 if shrunk else RECENT)
         red = run.check is not None and not run.check.passed
@@ -60,6 +61,8 @@ class Prompts:
                 else "",
                 "check_exit_code": run.check.exit_code if red and run.check else None,
                 "check_red": red,
+                "reply": str(reply),
+                "promise": PROMISE,
             },
         )
 
@@ -84,7 +87,7 @@ class Prompts:
         if rendered.lstrip().startswith("/"):
             # Claude Code takes `/word` at the start for a slash command: success, and not one call to the model.
             raise PromptError(f"{name}: a prompt must not start with a slash")
-        return rendered
+        return defused(rendered)
 
 
 @functools.cache

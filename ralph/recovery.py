@@ -12,7 +12,7 @@ from ralph.lines import LineSplitter, Oversized
 from ralph.quantities import timestamp
 from ralph.run import Run
 from ralph.trailers import IterationMessage, read_message
-from ralph.transcripts import TRANSCRIPTS
+from ralph.transcripts import Transcript
 
 _CHUNK = 1 << 20
 
@@ -63,9 +63,9 @@ def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:
     return replace(run, history=history, check=None), [f"the branch holds iterations up to {after}; that counts"]
 
 
-def spend_in_log(log: Path, transcript_name: str) -> Spend:
+def spend_in_log(log: Path, transcript: Transcript) -> Spend:
     """Count what a session reported in its raw log, by the same path as when it ran."""
-    transcript, meter, splitter = TRANSCRIPTS[transcript_name](), Meter(), LineSplitter()
+    meter, splitter = Meter(), LineSplitter()
 
     def count(lines: Sequence[bytes | Oversized]) -> None:
         nonlocal meter

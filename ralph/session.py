@@ -23,8 +23,8 @@ from ralph.failures import Ending, Evidence, classify, correctable
 from ralph.lines import Oversized
 from ralph.quantities import format_duration
 from ralph.runners import Launch, Request, Runner
-from ralph.transcripts import TRANSCRIPTS, Transcript
-from ralph.verdict import MOST_CORRECTIONS
+from ralph.transcripts import Transcript
+from ralph.verdict import MOST_CORRECTIONS, Promise
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
@@ -46,6 +46,7 @@ class Process(Protocol):
     @property
     def stderr_tail(self) -> str: ...
     def say(self, data: bytes) -> None: ...
+    def end_input(self) -> None: ...
     def read(self, timeout: float) -> Sequence[bytes | Oversized] | None: ...
     def finish(self) -> None: ...
     def stop(self, soft: bytes = b"") -> None: ...
@@ -72,6 +73,7 @@ class SessionKit:
     """What a session works with."""
 
     runner: Runner
+    transcript: Callable[[], Transcript]
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
     observe: Observer
     monotonic: Callable[[], float]
@@ -94,20 +96,22 @@ class SessionReport:
 
 
 def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
-    """Hold one session to its end: every line heard is observed, the process is gone when this returns."""
-    launch = kit.runner.launch(request)
-    with kit.start(launch, logs) as process:
-        talk = _Conversation(kit.runner, TRANSCRIPTS[kit.runner.transcript](), process, kit.observe, request.session_id)
-        process.say(launch.first_input)
-        watch = _Watch(kit, process, started=kit.monotonic())
-        while (lines := process.read(_POLL)) is not None:
-            talk.hear(lines)
-            watch.look(settled=talk.settled)
-        talk.close()
-        exit_code = process.exit_code
-        ending = classify(talk.evidence(exit_code, watch.reason))
+    """Hold one session to its end: every line heard is observed, every process of it is gone when this returns."""
+    talk = _Conversation(kit, request, session_id=request.session_id)
+    watch = _Watch(kit, started=kit.monotonic())
+    launch: Launch | None = kit.runner.launch(request)
+    while launch is not None:
+        with kit.start(launch, logs) as process:
+            talk.begin(process, launch)
+            while (lines := process.read(_POLL)) is not None:
+                talk.hear(lines)
+                watch.look(process, settled=talk.settled)
+            talk.end()
+        launch = None if watch.has_ended_it else talk.next_launch
+    ending = classify(talk.evidence(watch.reason))
     text, degraded = talk.last_words()
-    kit.observe(SessionEnded(talk.session_id, ending.end, ending.reason, text, degraded, exit_code, str(logs.stdout)))
+    ended = SessionEnded(talk.session_id, ending.end, ending.reason, text, degraded, talk.exit_code, str(logs.stdout))
+    kit.observe(ended)
     return SessionReport(talk.session_id, ending, text, degraded, tuple(talk.denials.values()), logs.stdout)
 
 
@@ -116,43 +120,53 @@ class _Watch:
     """Ends a session that hangs, takes too long, or that the user wants ended."""
 
     kit: SessionKit
-    process: Process
     started: float
     reason: str = ""
     requests_seen: int = 0
 
-    def look(self, *, settled: bool) -> None:
+    @property
+    def has_ended_it(self) -> bool:
+        return bool(self.reason or self.requests_seen)
+
+    def look(self, process: Process, *, settled: bool) -> None:
         requests = self.kit.stop_requests()
         if requests > self.requests_seen:
             self.requests_seen = requests
             if requests == 1:
                 self.kit.observe(Text(Tag.SYS, "stopping the session; once more kills it at once"))
-                self.process.stop(self.kit.runner.interrupt())
+                process.stop(self.kit.runner.interrupt())
             else:
-                self.process.kill()
+                process.kill()
         if self.reason or requests or settled:
             return
-        if self.process.idle_seconds > self.kit.idle_timeout:
-            self._end(f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)")
+        if process.idle_seconds > self.kit.idle_timeout:
+            self._end(process, f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)")
         elif self.kit.monotonic() - self.started > self.kit.timeout:
-            self._end(f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout)")
+            self._end(process, f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout)")
 
-    def _end(self, reason: str) -> None:
+    def _end(self, process: Process, reason: str) -> None:
         self.reason = reason
-        self.process.stop(self.kit.runner.interrupt())
+        process.stop(self.kit.runner.interrupt())
 
 
 @dataclass(slots=True)
 class _Conversation:
-    """What was said and heard: takes in lines, answers an invalid verdict, and settles when nothing is left to say."""
+    """What was said and heard: takes in lines, answers an invalid verdict, and settles when nothing is left to say.
 
-    runner: Runner
-    transcript: Transcript
-    process: Process
-    observe: Observer
+    An agent that hears only one message a process gets the next one from `next_launch`; the conversation goes on.
+    """
+
+    kit: SessionKit
+    request: Request
     session_id: str
+    transcript: Transcript = field(init=False)
+    process: Process = field(init=False)
+    next_launch: Launch | None = None
+    exit_code: int | None = None
+    complaint: str = ""
     settled: bool = False
     corrections: int = 0
+    promise: Promise = field(default_factory=Promise)
     turn: TurnEnded | None = None
     quota: RateLimited | None = None
     unusable: str = ""
@@ -161,6 +175,25 @@ class _Conversation:
     said_length: int = 0
     denials: dict[str, Denial] = field(default_factory=dict[str, Denial])
     unobserved: list[Event] = field(default_factory=list[Event])
+
+    def __post_init__(self) -> None:
+        self.transcript = self.kit.transcript()
+
+    def begin(self, process: Process, launch: Launch) -> None:
+        """Talk to a process that has just been started."""
+        self.process, self.next_launch, self.settled = process, None, False
+        process.say(launch.first_input)
+        if not launch.listens:
+            process.end_input()
+
+    def end(self) -> None:
+        """Take down how a process left; if it was the last one, nothing more will be heard."""
+        self.exit_code = self.process.exit_code
+        complaints = [line.strip() for line in self.process.stderr_tail.splitlines() if line.strip()]
+        self.complaint = complaints[-1][:500] if complaints else ""
+        if self.next_launch is None:
+            self._take(self.transcript.flush())
+            self._have_observed()
 
     def hear(self, lines: Sequence[bytes | Oversized]) -> None:
         """Take in lines that were read together; what they say is observed in one go."""
@@ -173,21 +206,19 @@ class _Conversation:
                 self._have_observed()
         self._have_observed()
 
-    def close(self) -> None:
-        self._take(self.transcript.flush())
-        self._have_observed()
-
-    def evidence(self, exit_code: int | None, watchdog: str) -> Evidence:
-        complaints = [line.strip() for line in self.process.stderr_tail.splitlines() if line.strip()]
+    def evidence(self, watchdog: str) -> Evidence:
         return Evidence(
+            reply=self.kit.runner.reply,
             turn=self.turn,
+            words=self.last_words()[0],
+            promised=self.promise.made,
             quota=self.quota,
             denials=tuple(self.denials.values()),
-            exit_code=exit_code,
+            exit_code=self.exit_code,
             watchdog=watchdog,
             unusable=self.unusable,
             login_refused=self.login_refused,
-            last_error=complaints[-1][:500] if complaints else "",
+            last_error=self.complaint,
         )
 
     def last_words(self) -> tuple[str, bool]:
@@ -207,7 +238,7 @@ class _Conversation:
     def _have_observed(self) -> None:
         if events := self.unobserved:
             self.unobserved = []
-            self.observe(*events)
+            self.kit.observe(*events)
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -222,33 +253,46 @@ class _Conversation:
                 self._require_tool(event.tools)
             case Text(tag=Tag.AI):
                 self._remember(event.text)
+                self.promise = self.promise.after(event.text)
             case RateLimited():
                 self.quota = event
             case ApiRetry(status=401) if not self.login_refused:
                 # Claude Code would go on for three minutes (11 tries on 2.1.197) with a login that is refused.
                 self.login_refused = True
-                self.process.stop(self.runner.interrupt())
+                self.process.stop(self.kit.runner.interrupt())
             case TurnEnded():
                 self._turn_ended(event)
             case _:
                 pass
 
     def _require_tool(self, tools: Sequence[str]) -> None:
-        needed = self.runner.required_tool
+        needed = self.kit.runner.required_tool
         if needed and needed not in tools:
             self.unusable = f"the agent does not offer the {needed} tool, without which it cannot give a verdict"
-            self.process.stop(self.runner.interrupt())
+            self.process.stop(self.kit.runner.interrupt())
 
     def _turn_ended(self, turn: TurnEnded) -> None:
         self.denials.update({denial.id: denial for denial in turn.denials})
         if turn.origin or self.settled:  # a background task woke the agent: its cost counts, its answer is not ours
             return
-        fault = correctable(turn)
-        if fault is None or self.corrections >= MOST_CORRECTIONS:
-            self.turn = turn
-            self.settled = True
+        self.turn = turn
+        self.settled = True
+        fault = correctable(turn, self.kit.runner.reply, promised=self.promise.made)
+        if fault is None or self.corrections >= MOST_CORRECTIONS or not self._correct(fault):
             self.process.finish()
-            return
+
+    def _correct(self, fault: str) -> bool:
+        """Answer an invalid verdict; False if this agent cannot be talked to any more."""
+        answer = self.kit.runner.follow_up(self.request, self.session_id, fault)
+        if answer is None:
+            return False
         self.corrections += 1
         self.unobserved.append(Text(Tag.PROMPT, fault))
-        self.process.say(self.runner.message(fault))
+        self.turn = None
+        if isinstance(answer, Launch):
+            self.next_launch = answer
+            self.process.finish()
+        else:
+            self.settled = False
+            self.process.say(answer)
+        return True

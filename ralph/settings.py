@@ -7,7 +7,7 @@ import io
 import logging
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -16,15 +16,20 @@ import dotenv
 import platformdirs
 import tomli_w
 
+from ralph import plugins
 from ralph.budget import Limits, Reasoning
 from ralph.errors import DiskError, UsageError
 from ralph.files import replace_file
 from ralph.nearest import did_you_mean
 from ralph.quantities import parse_count, parse_duration, parse_money
-from ralph.runners import AGENTS, ClaudeOptions
+from ralph.runners import AGENTS, AUTO, OWN_TRANSCRIPTS, AgentOptions, ClaudeOptions, CodexOptions
+from ralph.runners.codex import SANDBOXES
+from ralph.transcripts import TRANSCRIPTS
 
 PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
 WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
+SCOUT_TOOLS = "Read,Glob,Grep,StructuredOutput"
+DEFAULT = "default"
 
 Parser = Callable[[object], object]
 
@@ -64,6 +69,16 @@ def _choice(*choices: str) -> Parser:
     return parser
 
 
+def _registered(ours: Collection[str], every: Callable[[], list[str]]) -> Parser:
+    """A name of ours, or, looked for only then, one that another package has registered."""
+
+    def parser(raw: object) -> str:
+        word = _text(raw)
+        return word if word in ours else cast("str", _choice(*every())(word))
+
+    return parser
+
+
 def _flag(raw: object) -> bool:
     if isinstance(raw, bool):
         return raw
@@ -94,7 +109,9 @@ class Key:
 
 
 KEYS: Mapping[str, Key] = {
-    "agent": Key(_choice(*AGENTS), "claude"),
+    "agent": Key(_registered(AGENTS, plugins.agent_names), "claude"),
+    "agent_cmd": Key(_word, guarded=True),
+    "transcript": Key(_registered({AUTO, *TRANSCRIPTS}, lambda: [AUTO, *plugins.transcript_names()]), AUTO),
     "model": Key(_word, "sonnet"),
     "reasoning": Key(_choice(*Reasoning), "med"),
     "max_iterations": Key(_written(parse_count)),
@@ -110,12 +127,17 @@ KEYS: Mapping[str, Key] = {
     "failures": Key(_written(parse_count), 3),
     "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
     "modes.worker.system_prompt_file": Key(_text, ""),
+    "modes.scout.tools": Key(_list(lambda text: text.split(",")), SCOUT_TOOLS),
+    "modes.scout.system_prompt_file": Key(_text, ""),
     "agents.claude.path": Key(_text, "", guarded=True),
     "agents.claude.permission_mode": Key(_choice(*PERMISSION_MODES), "", guarded=True),
     "agents.claude.auth": Key(_choice("login", "api-key"), "login", guarded=True),
     "agents.claude.project_settings": Key(_flag, True),
     "agents.claude.max_retries": Key(_written(lambda text: 0 if text.strip() == "0" else parse_count(text)), 3),
     "agents.claude.extra_args": Key(_list(shlex.split), [], guarded=True),
+    "agents.codex.path": Key(_text, "", guarded=True),
+    "agents.codex.sandbox": Key(_choice(*SANDBOXES), "workspace-write", guarded=True),
+    "agents.codex.extra_args": Key(_list(shlex.split), [], guarded=True),
 }
 
 
@@ -126,6 +148,14 @@ class Value:
     written: object
     value: object
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """What a kind of session is given besides its prompt."""
+
+    tools: tuple[str, ...]
+    system_prompt_file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +173,16 @@ class Settings:
     require_check: bool
     on_denial: str
     failures: int
-    worker_tools: tuple[str, ...]
-    worker_system_prompt_file: str
-    claude: ClaudeOptions
+    worker: Mode
+    scout: Mode
+    agents: AgentOptions
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
+
+    @property
+    def transcript(self) -> str:
+        """The transcript in force; what `auto` means for an agent of another package, only that knows."""
+        return self.agents.transcript_or(OWN_TRANSCRIPTS.get(self.agent, "its own"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +201,14 @@ class _Collected:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     faults: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
+    sources: list[str] = field(default_factory=list[str])
+
+    def later(self, one: Value, other: Value) -> bool:
+        """Tell whether one value's source counts more than the other's."""
+        return self.sources.index(one.source) > self.sources.index(other.source)
 
     def add(self, source: Source) -> None:
+        self.sources.append(source.name)
         for name, written in source.entries.items():
             key = KEYS.get(name)
             if key is None:
@@ -211,7 +252,7 @@ def load(
 ) -> Settings:
     """Fold all sources, weakest first, or name every fault at once."""
     collected = _Collected()
-    collected.add(Source("default", {name: key.default for name, key in KEYS.items() if key.default is not None}))
+    collected.add(Source(DEFAULT, {name: key.default for name, key in KEYS.items() if key.default is not None}))
     _add_toml(collected, user_config(), trusted=True)
     if root is not None:
         _add_toml(collected, project_config(root), trusted=False)
@@ -220,6 +261,7 @@ def load(
     collected.add(Source(str(goal or "goal"), wanted))
     collected.add(Source("environment", _from_environment(env)))
     collected.add(Source("flag", flags or {}))
+    _settle_agent(collected)
     if collected.faults:
         raise UsageError(
             "invalid settings:\n" + "\n".join(f"  {fault}" for fault in collected.faults),
@@ -228,9 +270,28 @@ def load(
     return _settings(collected)
 
 
+def _settle_agent(collected: _Collected) -> None:
+    """A command that is named where, or later than, the agent is, is the agent; and only claude's has a usual model."""
+    agent, command = collected.values.get("agent"), collected.values.get("agent_cmd")
+    if agent is None:
+        return
+    if command is not None and agent.value != "custom":
+        if command.source == agent.source:
+            collected.faults.append(f"{command.source}: agent_cmd is for the agent custom, not {agent.value}")
+        elif collected.later(command, agent):
+            collected.values["agent"] = agent = Value("custom", "custom", f"agent_cmd: {command.source}")
+    model = collected.values.get("model")
+    if OWN_TRANSCRIPTS.get(str(agent.value)) != "claude" and model is not None and model.source == DEFAULT:
+        collected.values["model"] = Value("", "", f"{agent.value}'s own")
+
+
 def _settings(collected: _Collected) -> Settings:
     def get(name: str) -> object:
         return collected.values[name].value if name in collected.values else None
+
+    def mode(name: str) -> Mode:
+        tools = cast("tuple[str, ...]", get(f"modes.{name}.tools"))
+        return Mode(tools, cast("str", get(f"modes.{name}.system_prompt_file")))
 
     return Settings(
         agent=cast("str", get("agent")),
@@ -249,15 +310,24 @@ def _settings(collected: _Collected) -> Settings:
         require_check=cast("bool", get("require_check")),
         on_denial=cast("str", get("on_denial")),
         failures=cast("int", get("failures")),
-        worker_tools=cast("tuple[str, ...]", get("modes.worker.tools")),
-        worker_system_prompt_file=cast("str", get("modes.worker.system_prompt_file")),
-        claude=ClaudeOptions(
-            path=cast("str", get("agents.claude.path")),
-            permission_mode=cast("str", get("agents.claude.permission_mode")),
-            auth=cast("str", get("agents.claude.auth")),
-            project_settings=cast("bool", get("agents.claude.project_settings")),
-            max_retries=cast("int", get("agents.claude.max_retries")),
-            extra_args=cast("tuple[str, ...]", get("agents.claude.extra_args")),
+        worker=mode("worker"),
+        scout=mode("scout"),
+        agents=AgentOptions(
+            claude=ClaudeOptions(
+                path=cast("str", get("agents.claude.path")),
+                permission_mode=cast("str", get("agents.claude.permission_mode")),
+                auth=cast("str", get("agents.claude.auth")),
+                project_settings=cast("bool", get("agents.claude.project_settings")),
+                max_retries=cast("int", get("agents.claude.max_retries")),
+                extra_args=cast("tuple[str, ...]", get("agents.claude.extra_args")),
+            ),
+            codex=CodexOptions(
+                path=cast("str", get("agents.codex.path")),
+                sandbox=cast("str", get("agents.codex.sandbox")),
+                extra_args=cast("tuple[str, ...]", get("agents.codex.extra_args")),
+            ),
+            command=cast("str | None", get("agent_cmd")) or "",
+            transcript=cast("str", get("transcript")),
         ),
         values=collected.values,
         notes=tuple(collected.notes),

@@ -1,8 +1,9 @@
-"""What a session's structured output says, and what to answer when it says nothing valid."""
+"""What a session says of its work, in structured output or in words, and what to answer when it says nothing valid."""
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 SCHEMA = json.dumps(
@@ -12,9 +13,25 @@ SCHEMA = json.dumps(
 """The schema both worker and summarizer answer in."""
 
 TOOL = "StructuredOutput"
+PROMISE = "<promise>COMPLETE</promise>"
+"""The claim of an agent that answers in words: a line that is nothing else."""
+
 MOST_CORRECTIONS = 3
 
 _EXAMPLE = '{"summary": "what you accomplished"}'
+_LONGEST_WORDS = 4000
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
+
+
+class Reply(StrEnum):
+    """How an agent gives its answer."""
+
+    TOOL = "tool"
+    """With a tool of its own for structured output: DONE is a summary of that one word."""
+    MESSAGE = "message"
+    """Its last message is the structured output; the claim may also be made in words."""
+    WORDS = "words"
+    """In words: whatever it said last is the summary, the promise is the claim."""
 
 
 class Verdict(StrEnum):
@@ -38,6 +55,23 @@ class Fault(StrEnum):
     MISSING = f"You must use the {TOOL} tool. Return: {_EXAMPLE}"
     NO_SUMMARY = f'Missing "summary" field. Return: {_EXAMPLE}'
     INVALID = f"Invalid output. Use {TOOL} tool: {_EXAMPLE}"
+    NO_MESSAGE = f"Invalid output. Your last message must be one JSON object and nothing else: {_EXAMPLE}"
+    SILENT = "Say what you accomplished."
+
+
+def read_reply(reply: Reply, structured_output: object, words: str, *, promised: bool) -> Answer | Fault:
+    """Judge an answer in the way that its agent gives one; `promised`: it claimed completion in its own words."""
+    match reply:
+        case Reply.TOOL:
+            return read_answer(structured_output)
+        case Reply.MESSAGE:
+            answer = read_answer(structured_output)
+            if isinstance(answer, Answer):
+                claimed = answer.verdict is Verdict.DONE or Promise().after(answer.summary).made
+                return _read_words(answer.summary, promised=promised or claimed)
+            return _read_words(words, promised=True) if promised else Fault.NO_MESSAGE
+        case Reply.WORDS:
+            return _read_words(words, promised=promised)
 
 
 def read_answer(structured_output: object) -> Answer | Fault:
@@ -54,3 +88,51 @@ def read_answer(structured_output: object) -> Answer | Fault:
     if not summary.strip():
         return Fault.NO_SUMMARY
     return Answer(Verdict.DONE if summary.strip() == "DONE" else Verdict.CONTINUE, summary.strip())
+
+
+def _read_words(words: str, *, promised: bool) -> Answer | Fault:
+    """Take words for a summary, less the promise; of many, the last ones."""
+    summary = "\n".join(line for line in words.splitlines() if line.strip() != PROMISE).strip()
+    if len(summary) > _LONGEST_WORDS:
+        tail = summary[-_LONGEST_WORDS:]
+        summary = f"… {tail.partition(chr(10))[2] or tail}"  # from the start of a line, where there is one
+    if promised:
+        return Answer(Verdict.DONE, summary or "DONE")
+    return Answer(Verdict.CONTINUE, summary) if summary else Fault.SILENT
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Whether an agent has promised completion in what it said so far.
+
+    A promise within a code fence is a quote; but only a fence that is closed again quotes anything, for agents print
+    single fences, too.
+    """
+
+    kept: bool = False
+    in_fence: bool = False
+    quoted: bool = False
+
+    @property
+    def made(self) -> bool:
+        return self.kept or self.quoted
+
+    def after(self, text: str) -> "Promise":
+        """Take in what the agent says next."""
+        if PROMISE not in text and "```" not in text and "~~~" not in text:
+            return self
+        promise = self
+        for line in text.splitlines():
+            if _FENCE.match(line):
+                promise = replace(promise, in_fence=not promise.in_fence, quoted=False)
+            elif line.strip() == PROMISE:
+                promise = replace(promise, quoted=True) if promise.in_fence else replace(promise, kept=True)
+        return promise
+
+
+def defused(text: str) -> str:
+    """The text, with nothing in it that would be a promise if an agent repeated it."""
+    if PROMISE not in text:
+        return text
+    lines = text.splitlines(keepends=True)
+    return "".join(line.replace(PROMISE, f"`{PROMISE}`") if line.strip() == PROMISE else line for line in lines)

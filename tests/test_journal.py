@@ -49,6 +49,8 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
             goal_path=Path("/goals/speed.md"),
             goal_digest="d1",
             check="c",
+            agent="codex",
+            transcript="plain",
             counted="l",
             exit_code=exit_code,
             durable=True,
@@ -56,6 +58,7 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
     saved = Journal(directory).load()
     assert isinstance(saved, Saved)
     assert (saved.goal_path, saved.goal_digest, saved.exit_code) == ("/goals/speed.md", "d1", exit_code)
+    assert (saved.check, saved.agent, saved.transcript, saved.counted) == ("c", "codex", "plain", "l")
     return saved.run
 
 

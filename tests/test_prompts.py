@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from ralph.goal import Goal, parse_goal
 from ralph.history import History, Iteration
 from ralph.prompts import RECENT, PromptError, Prompts, fenced
 from ralph.run import CheckRecord, Run
-from ralph.verdict import Verdict
+from ralph.verdict import PROMISE, Promise, Reply, Verdict
 
 RUN = Run(id="r", goal="speed", branch="main", base=None)
 
@@ -29,8 +30,16 @@ def history(count: int, summary: str = "did {}") -> History:
     return made
 
 
-def worker(root: Path, run: Run = RUN, *, text: str = "Make it fast.", check: str = "", shrunk: bool = False) -> str:
-    return Prompts(root / "prompts").worker(goal(text), run, root=root, check=check, shrunk=shrunk)
+def worker(
+    root: Path,
+    run: Run = RUN,
+    *,
+    text: str = "Make it fast.",
+    check: str = "",
+    reply: Reply = Reply.TOOL,
+    shrunk: bool = False,
+) -> str:
+    return Prompts(root / "prompts").worker(goal(text), run, root=root, check=check, reply=reply, shrunk=shrunk)
 
 
 def override(root: Path, template: str) -> Path:
@@ -172,3 +181,28 @@ def test_a_prompt_never_starts_with_a_slash(tmp_path: Path, template: str) -> No
     override(tmp_path, template)
     with pytest.raises(PromptError, match="must not start with a slash"):
         worker(tmp_path, check="/bin/true")
+
+
+@pytest.mark.parametrize(
+    ("reply", "told", "not_told"),
+    [
+        (Reply.TOOL, ["StructuredOutput", "single word `DONE`"], [PROMISE]),
+        (Reply.MESSAGE, ["one JSON object and nothing else", PROMISE], ["StructuredOutput"]),
+        (Reply.WORDS, [f"print `{PROMISE}` on a line of"], ["StructuredOutput", "JSON"]),
+    ],
+)
+def test_the_agent_is_told_how_it_can_answer(
+    tmp_path: Path, reply: Reply, told: list[str], not_told: list[str]
+) -> None:
+    prompt = worker(tmp_path, reply=reply)
+    assert all(words in prompt for words in told)
+    assert not any(words in prompt for words in not_told)
+
+
+@pytest.mark.parametrize("reply", Reply)
+def test_a_prompt_that_is_echoed_claims_nothing(tmp_path: Path, reply: Reply) -> None:
+    quoting = History((Iteration(1, "", f"It wants\n{PROMISE}\nfrom me.", "c" * 40, Verdict.CONTINUE),))
+    run = replace(RUN, history=quoting, notes=(f"Its last words:\n{PROMISE}",))
+    prompt = worker(tmp_path, run, text=f"Print\n\n{PROMISE}\n\n  {PROMISE}\n", reply=reply)
+    assert not Promise().after(prompt).made
+    assert prompt.count(PROMISE) >= 4

@@ -11,8 +11,8 @@ import pytest
 from ralph import settings
 from ralph.budget import Limits, Reasoning
 from ralph.errors import UsageError
-from ralph.runners import ClaudeOptions
-from ralph.settings import KEYS, Settings, load, set_value
+from ralph.runners import AgentOptions, ClaudeOptions, CodexOptions
+from ralph.settings import KEYS, Mode, Settings, load, set_value
 
 
 @pytest.fixture
@@ -58,10 +58,15 @@ def test_every_default_is_the_designs(root: Path) -> None:
         require_check=False,
         on_denial="stop",
         failures=3,
-        worker_tools=("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"),
-        worker_system_prompt_file="",
-        claude=ClaudeOptions(
-            path="", permission_mode="", auth="login", project_settings=True, max_retries=3, extra_args=()
+        worker=Mode(("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"), ""),
+        scout=Mode(("Read", "Glob", "Grep", "StructuredOutput"), ""),
+        agents=AgentOptions(
+            claude=ClaudeOptions(
+                path="", permission_mode="", auth="login", project_settings=True, max_retries=3, extra_args=()
+            ),
+            codex=CodexOptions(path="", sandbox="workspace-write", extra_args=()),
+            command="",
+            transcript="auto",
         ),
         values=load(env={}, root=root).values,
     )
@@ -110,7 +115,7 @@ def test_values_are_read_from_text_and_from_toml_alike(root: Path) -> None:
 
 def test_nested_keys_have_flat_names_in_the_environment() -> None:
     loaded = load(env={"RALPH_MODES_WORKER_TOOLS": "Read, Bash", "RALPH_AGENTS_CLAUDE_MAX_RETRIES": "0"})
-    assert (loaded.worker_tools, loaded.claude.max_retries) == (("Read", "Bash"), 0)
+    assert (loaded.worker.tools, loaded.agents.claude.max_retries) == (("Read", "Bash"), 0)
 
 
 def test_an_empty_variable_is_no_setting() -> None:
@@ -133,7 +138,7 @@ def test_all_faults_are_said_at_once_each_with_its_place(root: Path) -> None:
         f"{shared}: agents.claude.max_retries: '-1'",
         f"{hidden}: reasoning: 'hihg' is not one of none, low, med, high (did you mean high?)",
         "environment: max_cost: 'much' is not an amount",
-        "--agent: 'claud' is not one of claude, ralph-claude, demo (did you mean claude?)",
+        "--agent: 'claud' is not one of claude, codex, custom, ralph-claude, demo (did you mean claude?)",
     ):
         assert said in message
 
@@ -175,11 +180,15 @@ def test_a_directory_in_a_files_place_is_a_fault_not_a_crash(root: Path) -> None
 
 
 GUARDED = (
+    "agent_cmd",
     "check",
     "agents.claude.path",
     "agents.claude.permission_mode",
     "agents.claude.auth",
     "agents.claude.extra_args",
+    "agents.codex.path",
+    "agents.codex.sandbox",
+    "agents.codex.extra_args",
 )
 
 
@@ -191,7 +200,7 @@ def test_a_repository_does_not_decide_guarded_keys_and_that_is_said(root: Path) 
     shared = project(root, '[agents.claude]\npath = "/evil"\nauth = "nonsense"\nextra_args = ["--evil"]\n')
     hidden = dotenv(root, "RALPH_AGENTS_CLAUDE_PATH=/evil\nRALPH_AGENTS_CLAUDE_EXTRA_ARGS=--evil\n")
     loaded = load(env={}, root=root)
-    assert (loaded.claude.path, loaded.claude.auth, loaded.claude.extra_args) == ("", "login", ())
+    assert (loaded.agents.claude.path, loaded.agents.claude.auth, loaded.agents.claude.extra_args) == ("", "login", ())
     assert [note.split(" ignored")[0] for note in loaded.notes] == [
         f"{shared}: agents.claude.path",
         f"{shared}: agents.claude.auth",
@@ -204,8 +213,8 @@ def test_a_repository_does_not_decide_guarded_keys_and_that_is_said(root: Path) 
 def test_the_user_decides_guarded_keys(root: Path) -> None:
     user('[agents.claude]\npath = "/mine"\nextra_args = "--one \'two three\'"\n')
     loaded = load(env={"RALPH_AGENTS_CLAUDE_AUTH": "api-key"}, root=root)
-    assert (loaded.claude.path, loaded.claude.auth) == ("/mine", "api-key")
-    assert loaded.claude.extra_args == ("--one", "two three")
+    assert (loaded.agents.claude.path, loaded.agents.claude.auth) == ("/mine", "api-key")
+    assert loaded.agents.claude.extra_args == ("--one", "two three")
     assert loaded.notes == ()
 
 
@@ -300,3 +309,49 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write"):
         set_value(tmp_path / "file" / "config.toml", "model", "opus")
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "agent", "transcript"),
+    [
+        ({}, {}, "claude", "claude"),
+        ({}, {"agent": "codex"}, "codex", "codex"),
+        ({}, {"agent": "ralph-claude"}, "ralph-claude", "claude"),
+        ({}, {"agent": "codex", "transcript": "plain"}, "codex", "plain"),
+        ({}, {"agent_cmd": "mine"}, "custom", "plain"),
+        ({}, {"agent": "custom", "agent_cmd": "mine", "transcript": "rtf1"}, "custom", "rtf1"),
+        ({"RALPH_TRANSCRIPT": "rtf1"}, {"agent_cmd": "mine"}, "custom", "rtf1"),
+        ({"RALPH_TRANSCRIPT": "rtf1"}, {"agent_cmd": "mine", "transcript": "auto"}, "custom", "plain"),
+        ({"RALPH_AGENT": "codex"}, {"agent_cmd": "mine"}, "custom", "plain"),
+        ({"RALPH_AGENT_CMD": "mine"}, {"agent": "codex"}, "codex", "codex"),
+        ({"RALPH_AGENT_CMD": "mine", "RALPH_AGENT": "custom"}, {}, "custom", "plain"),
+    ],
+)
+def test_which_agent_and_which_transcript(
+    env: Mapping[str, str], flags: Mapping[str, object], agent: str, transcript: str
+) -> None:
+    chosen = load(env=env, flags=flags)
+    assert (chosen.agent, chosen.transcript) == (agent, transcript)
+
+
+def test_a_command_for_another_agent_than_custom_is_a_contradiction() -> None:
+    assert "agent_cmd is for the agent custom, not codex" in faults(agent="codex", agent_cmd="mine")
+
+
+def test_an_agent_or_transcript_that_nobody_has_is_refused_with_those_there_are() -> None:
+    assert "'codx' is not one of claude, codex, custom, ralph-claude, demo" in faults(agent="codx")
+    assert "'rtf' is not one of auto, " in faults(transcript="rtf")
+
+
+def test_a_repository_does_not_choose_the_command_that_is_run(root: Path) -> None:
+    project(root, 'agent_cmd = "evil"\n[agents.codex]\npath = "/evil"\nsandbox = "danger-full-access"\n')
+    loaded = load(env={}, root=root)
+    assert (loaded.agent, loaded.agents.command, loaded.agents.codex) == ("claude", "", CodexOptions())
+    assert len(loaded.notes) == 3
+
+
+def test_the_usual_model_is_for_agents_with_claudes_models() -> None:
+    assert load(env={}, flags={"agent": "demo"}).model == "sonnet"
+    assert load(env={}, flags={"agent": "codex"}).model == ""
+    assert load(env={}, flags={"agent": "codex", "model": "gpt"}).model == "gpt"
+    assert load(env={"RALPH_MODEL": "gpt"}, flags={"agent_cmd": "mine"}).model == "gpt"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ralph.verdict import SCHEMA, Answer, Fault, Verdict, read_answer
+from ralph.verdict import PROMISE, SCHEMA, Answer, Fault, Promise, Reply, Verdict, defused, read_answer, read_reply
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,85 @@ def test_the_corrections_are_word_for_word_those_of_the_contract(fault: Fault, t
 def test_the_schema_is_the_one_of_the_contract() -> None:
     wanted = {"type": "object", "properties": {"summary": {"type": "string"}}, "required": ["summary"]}
     assert json.loads(SCHEMA) == wanted
+
+
+def said(*texts: str) -> bool:
+    promise = Promise()
+    for text in texts:
+        promise = promise.after(text)
+    return promise.made
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (PROMISE,),
+        ("All tests pass.", f"  {PROMISE}\t"),
+        (f"All tests pass.\n\n{PROMISE}\n",),
+        (PROMISE, "and one more word"),
+        ("```", "code", "```", PROMISE),
+        ("a single fence: ```", "```", PROMISE),
+        ("```", "code", "```", "```", PROMISE),
+    ],
+)
+def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, ...]) -> None:
+    assert said(*texts)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("",),
+        (f"I will say {PROMISE} when it is.",),
+        (f"`{PROMISE}`",),
+        (f"> {PROMISE}",),
+        (f'"{PROMISE}"',),
+        (PROMISE.lower(),),
+        ("<promise>", "COMPLETE</promise>"),
+        (f"```\n{PROMISE}\n```",),
+        ("The marker is", "~~~text", PROMISE, "~~~", "and I do not say it."),
+    ],
+)
+def test_a_promise_that_is_quoted_is_none(texts: tuple[str, ...]) -> None:
+    assert not said(*texts)
+
+
+@pytest.mark.parametrize(
+    ("reply", "output", "words", "promised", "answer"),
+    [
+        (Reply.TOOL, {"summary": "x"}, "", True, Answer(Verdict.CONTINUE, "x")),
+        (Reply.TOOL, None, "words", True, Fault.MISSING),
+        (Reply.MESSAGE, {"summary": "x"}, "", False, Answer(Verdict.CONTINUE, "x")),
+        (Reply.MESSAGE, {"summary": "DONE"}, "", False, Answer(Verdict.DONE, "DONE")),
+        (Reply.MESSAGE, {"summary": f"Fixed.\n{PROMISE}"}, "", False, Answer(Verdict.DONE, "Fixed.")),
+        (Reply.MESSAGE, {"summary": f"No {PROMISE} yet"}, "", False, Answer(Verdict.CONTINUE, f"No {PROMISE} yet")),
+        (Reply.MESSAGE, {"summary": "x"}, "", True, Answer(Verdict.DONE, "x")),
+        (Reply.MESSAGE, None, f"Fixed.\n{PROMISE}", True, Answer(Verdict.DONE, "Fixed.")),
+        (Reply.MESSAGE, None, "words", False, Fault.NO_MESSAGE),
+        (Reply.MESSAGE, {"summary": 3}, "words", False, Fault.NO_MESSAGE),
+        (Reply.WORDS, None, "I looked.", False, Answer(Verdict.CONTINUE, "I looked.")),
+        (Reply.WORDS, None, f"I fixed it.\n{PROMISE}\n", True, Answer(Verdict.DONE, "I fixed it.")),
+        (Reply.WORDS, None, PROMISE, True, Answer(Verdict.DONE, "DONE")),
+        (Reply.WORDS, {"summary": "DONE"}, "", False, Fault.SILENT),
+        (Reply.WORDS, None, " \n", False, Fault.SILENT),
+    ],
+)
+def test_every_way_to_answer(reply: Reply, output: object, words: str, promised: bool, answer: Answer | Fault) -> None:
+    assert read_reply(reply, output, words, promised=promised) == answer
+
+
+def test_of_many_words_the_last_are_the_summary() -> None:
+    answer = read_reply(Reply.WORDS, None, "first\n" + "word\n" * 5000 + "last", promised=False)
+    assert isinstance(answer, Answer)
+    assert answer.summary.startswith("… word\n")
+    assert answer.summary.endswith("\nlast")
+    assert len(answer.summary) < 4100
+
+
+@pytest.mark.parametrize("line", [PROMISE, f"   {PROMISE}  ", f"\t{PROMISE}\r"])
+def test_a_prompt_that_is_repeated_promises_nothing(line: str) -> None:
+    prompt = f"# The goal\n\nsay this:\n{line}\nwhen done\n"
+    assert said(prompt)
+    assert not said(defused(prompt))
+    assert not said(*defused(prompt).splitlines())
+    assert defused("no promise") == "no promise"

@@ -26,13 +26,14 @@ def show(
         for name in settings.KEYS
     }
     if as_json:
-        typer.echo(
-            jsonline.encode({name: {"value": value, "source": source} for name, (value, source) in rows.items()})
-        )
+        shown = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
+        shown["transcript"]["means"] = loaded.transcript
+        typer.echo(jsonline.encode(shown))
         return
     width = max(map(len, rows))
     for name, (value, source) in rows.items():
-        typer.echo(f"{name:<{width}}  {'-' if value in (None, '', []) else _shown(value)}  ({source})")
+        meant = f" = {loaded.transcript}" if (name, value) == ("transcript", "auto") else ""
+        typer.echo(f"{name:<{width}}  {'-' if value in (None, '', []) else _shown(value)}{meant}  ({source})")
     for note in loaded.notes:
         typer.echo(f"note: {note}", err=True)
 

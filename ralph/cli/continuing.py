@@ -7,6 +7,7 @@ from ralph.budget import Spend
 from ralph.cli.prepare import Prepared
 from ralph.errors import UsageError
 from ralph.journal import Journal, Saved
+from ralph.plugins import find_transcript
 from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
@@ -36,6 +37,7 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
     if loaded is not None and journal.ended_proven():
         return None
     goal, repo = prepared.goal, prepared.repo
+    agent = journal.at_start("agent") or prepared.settings.agent
     run = rebuilt_run(goal.name, repo.branch(), repo.iteration_commits(None))
     if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
         if run is None or run.unchecked_claim is not None:
@@ -43,14 +45,23 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
         why = "its directory is gone"
     else:
         why = loaded.reason
-        if run is None and not journal.session_logs(prepared.settings.agent):
+        if run is None and not journal.session_logs(agent):
             return None
     if run is None:
         run = Run(new_run_id(), goal.name, repo.branch(), repo.head())
     else:
         run = replace(run, base=repo.parent(run.history.iterations[0].commit))
-    check = journal.check_at_start() or prepared.check_label
-    return Saved(run, str(goal.path), goal.digest, check, exit_code=None, counted="", rebuilt_because=why)
+    return Saved(
+        run,
+        str(goal.path),
+        goal.digest,
+        check=journal.at_start("judge") or prepared.check_label,
+        agent=agent,
+        transcript=journal.at_start("transcript"),
+        exit_code=None,
+        counted="",
+        rebuilt_because=why,
+    )
 
 
 def refuse_mismatch(saved: Saved, prepared: Prepared) -> None:
@@ -78,8 +89,10 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
     commits = prepared.repo.iteration_commits(saved.run.base)
     run, said = reconciled(saved.run, commits)
-    logs = journal.session_logs(prepared.settings.agent, after=saved.counted)
-    uncounted = [spend_in_log(log, prepared.runner.transcript) for log in logs]
+    # By what wrote them: the agent may be another one now.
+    logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
+    transcript = find_transcript(saved.transcript) if saved.transcript else prepared.transcript
+    uncounted = [spend_in_log(log, transcript()) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
     # After a power cut run.json may be old and the logs short; the commits are neither.
     spent = spent.at_least(spend_in_commits(run.id, commits))

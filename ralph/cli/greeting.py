@@ -11,6 +11,8 @@ from ralph.budget import Limit, Reasoning
 from ralph.cli.prepare import Prepared
 from ralph.quantities import format_duration, format_money
 from ralph.run import Run, RunResult
+from ralph.runners.claude import ClaudeRunner
+from ralph.verdict import Reply
 
 Lines = Iterator[tuple[str, str]]
 
@@ -18,11 +20,9 @@ Lines = Iterator[tuple[str, str]]
 def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
     """The header of a run, as labelled lines."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.runner
-    mode = runner.options.permission_mode
-    permissions = f"permission mode {mode}" if mode else "tools auto-approved"
     yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
     yield "agent", f"{chosen.agent} ({runner.path}) · model {runner.model(chosen.model)} · reasoning {chosen.reasoning}"
-    yield "", f"{permissions} · sandbox: none"
+    yield "", f"{runner.permissions} · transcript {runner.transcript}"
     if runner.notice:
         yield "", runner.notice
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
@@ -34,7 +34,8 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
     yield "limits", _limits(prepared)
     yield "run", str(directory)
-    if chosen.reasoning is Reasoning.NONE:
+    yield from _unheld(prepared)
+    if chosen.reasoning is Reasoning.NONE and runner.reply is Reply.TOOL:
         yield (
             "note",
             "no thinking is asked for; some versions of Claude Code (2.1.325) think at low effort all the same",
@@ -45,6 +46,15 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
         yield "note", f"the clone is taken as it is, not fetched: git -C {prepared.repo.root} fetch"
     for note in chosen.notes:
         yield "note", note
+
+
+def _unheld(prepared: Prepared) -> Lines:
+    """What was asked for and this agent cannot give."""
+    runner, limits = prepared.runner, prepared.settings.limits
+    if (limits.cost_usd or limits.tokens) and not prepared.transcript().capabilities.supports_usage_events:
+        yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
+    if prepared.settings.worker.system_prompt_file and not isinstance(runner, ClaudeRunner):
+        yield "note", f"modes.worker.system_prompt_file is not used: {prepared.settings.agent} does not take one"
 
 
 def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:

@@ -4,18 +4,19 @@ import os
 import shlex
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import environ, gitrepo, jsonline, protected, settings
+from ralph import environ, gitrepo, jsonline, plugins, protected, settings
 from ralph.check import Check, find_check
 from ralph.errors import BlockedError, RepoError, UsageError
 from ralph.goal import Goal, goal_name, parse_goal
 from ralph.prompts import Prompts
 from ralph.run import Run
-from ralph.runners import AGENTS, ClaudeRunner, Request
-from ralph.settings import Settings
+from ralph.runners import Request, Runner
+from ralph.settings import Mode, Settings
+from ralph.transcripts import Transcript
 
 _LARGEST_GOAL = 4 * 1024 * 1024
 
@@ -93,7 +94,8 @@ class Prepared:
     asked: Asked
     repo: gitrepo.Repo
     settings: Settings
-    runner: ClaudeRunner
+    runner: Runner
+    transcript: Callable[[], Transcript]
     check: Check | None
 
     @property
@@ -134,12 +136,13 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     protected.require_plain_directory(repo.root)
     chosen = asked.settings_at(repo.root)
     runner = find_agent(chosen, asked.env)
+    transcript = plugins.find_transcript(runner.transcript)
     _refuse_bypass(chosen, asked.env)
     if operation := repo.operation_in_progress():
         raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
     check = _find_check(asked, repo.root, chosen)
-    _first_prompt(asked.goal, repo.root, check, chosen)  # a template that cannot be rendered is refused now
-    return Prepared(asked, repo, chosen, runner, check)
+    _first_prompt(asked.goal, repo.root, check, chosen, runner)  # a template that cannot be rendered is refused now
+    return Prepared(asked, repo, chosen, runner, transcript, check)
 
 
 def read_goal(path: Path) -> Goal:
@@ -178,12 +181,16 @@ def dry_run(asked: Asked) -> None:
     chosen = asked.settings_at(root if root.is_dir() else None)
     _refuse_bypass(chosen, env)
     check = _find_check(asked, root, chosen) if root.is_dir() else None
-    prompt = _first_prompt(asked.goal, root, check, chosen)
     runner = find_agent(chosen, env)
-    launch = runner.launch(session_request(prompt, str(uuid.UUID(int=0)), chosen, root, env))
+    plugins.find_transcript(runner.transcript)
+    prompt = _first_prompt(asked.goal, root, check, chosen, runner)
+    folder = asked.ralph_dir / "runs" / "…"
+    request = session_request(prompt, str(uuid.UUID(int=0)), chosen, chosen.worker, root=root, env=env, folder=folder)
+    launch = runner.launch(request)
     changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
     if asked.flags.json:
         document = {"cwd": str(root), "argv": launch.argv, "environment": changed, "prompt": prompt}
+        document |= {"transcript": runner.transcript, "files": {str(path): text for path, text in launch.files.items()}}
         sys.stdout.write(jsonline.encode(document) + "\n")
         return
     if not root.is_dir():
@@ -215,13 +222,14 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
     return Place(gitrepo.clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
 
 
-def find_agent(chosen: Settings, env: Mapping[str, str]) -> ClaudeRunner:
+def find_agent(chosen: Settings, env: Mapping[str, str]) -> Runner:
     """Find the agent's program, or say how to get it."""
-    return AGENTS[chosen.agent](chosen.claude, env)
+    return plugins.find_runner(chosen.agent, chosen.agents, env)
 
 
 def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:
-    if chosen.claude.permission_mode == "bypassPermissions" and os.geteuid() == 0 and env.get("IS_SANDBOX") != "1":
+    mode = chosen.agents.claude.permission_mode
+    if mode == "bypassPermissions" and os.geteuid() == 0 and env.get("IS_SANDBOX") != "1":
         raise UsageError(
             "agents.claude.permission_mode = bypassPermissions is refused for root",
             "run as another user, leave it unset (the tool set is approved then), or set IS_SANDBOX=1 in a sandbox",
@@ -239,24 +247,37 @@ def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:
     return check
 
 
-def _first_prompt(goal: Goal, root: Path, check: Check | None, chosen: Settings) -> str:
+def _first_prompt(goal: Goal, root: Path, check: Check | None, chosen: Settings, runner: Runner) -> str:
     """The prompt of a first iteration; a file that it needs and that is missing is refused."""
-    extra = chosen.worker_system_prompt_file
+    extra = chosen.worker.system_prompt_file
     if extra and root.is_dir() and not (root / extra).is_file():
         raise UsageError(f"modes.worker.system_prompt_file: {root / extra} is no file")
     run = Run(id="", goal=goal.name, branch="", base=None)
-    return Prompts(root / ".ralph" / "prompts").worker(goal, run, root=root, check=check.label if check else "")
+    prompts = Prompts(root / ".ralph" / "prompts")
+    return prompts.worker(goal, run, root=root, check=check.label if check else "", reply=runner.reply)
 
 
-def session_request(prompt: str, session_id: str, chosen: Settings, root: Path, env: Mapping[str, str]) -> Request:
-    """What a worker session is asked to be."""
-    file = chosen.worker_system_prompt_file
+def session_request(
+    prompt: str,
+    session_id: str,
+    chosen: Settings,
+    mode: Mode,
+    *,
+    root: Path,
+    env: Mapping[str, str],
+    folder: Path,
+    read_only: bool = False,
+) -> Request:
+    """What a session is asked to be."""
+    file = mode.system_prompt_file
     return Request(
         prompt=prompt,
         session_id=session_id,
         model=chosen.model,
         reasoning=chosen.reasoning,
-        tools=chosen.worker_tools,
+        tools=mode.tools,
         system_prompt_file=str(root / file) if file else "",
         environment=env,
+        folder=folder,
+        read_only=read_only,
     )

@@ -15,6 +15,7 @@ from ralph.cli.greeting import farewell, greeting
 from ralph.cli.prepare import Asked, RunFlags, session_request, settle
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import Event, RunEnded, RunStarted, SessionStarted, Tag, Text
+from ralph.files import replace_file
 from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
 from ralph.loop import Kit, pursue
 from ralph.process import Child, Guardian, Signals
@@ -231,6 +232,7 @@ class Pursuit:
             branch=run.branch,
             agent=self.settings.agent,
             agent_path=self.prepared.runner.path,
+            transcript=self.prepared.runner.transcript,
             model=self.prepared.runner.model(self.settings.model),
             reasoning=self.settings.reasoning,
             check=self.prepared.check_label,
@@ -243,6 +245,7 @@ class Pursuit:
     def _kit(self, recorder: Recorder) -> Kit:
         session = SessionKit(
             runner=self.prepared.runner,
+            transcript=self.prepared.transcript,
             start=self._start,
             observe=recorder,
             monotonic=time.monotonic,
@@ -274,9 +277,16 @@ class Pursuit:
 
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
         prompts = Prompts(self.repo.root / ".ralph" / "prompts")
-        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=self.prepared.check_label, shrunk=shrunk)
+        check, reply = self.prepared.check_label, self.prepared.runner.reply
+        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=check, reply=reply, shrunk=shrunk)
         return session_request(
-            prompt, session_id, self.settings, self.repo.root, self._child_environment(run.iteration)
+            prompt,
+            session_id,
+            self.settings,
+            self.settings.worker,
+            root=self.repo.root,
+            env=self._child_environment(run.iteration),
+            folder=self.journal.directory,
         )
 
     def _open_logs(self, run: Run) -> LogFiles:
@@ -308,13 +318,15 @@ class Pursuit:
         }
 
     def _start(self, launch: Launch, logs: Logs) -> Child:
+        for path, text in launch.files.items():
+            replace_file(path, text, durable=False)
         return Child(
             launch.argv,
             guardian=self.guardian,
             cwd=self.repo.root,
             environment=launch.environment,
             stdout_log=logs.stdout,
-            stderr_log=logs.stderr,
+            stderr_log=None if launch.joins_stderr else logs.stderr,
         )
 
     def _prove(self, iteration: int) -> CheckReport | None:
@@ -340,6 +352,8 @@ class Pursuit:
             goal_path=self.goal.path,
             goal_digest=self.goal.digest,
             check=self.prepared.check_label,
+            agent=self.settings.agent,
+            transcript=self.prepared.runner.transcript,
             counted=self._counted,
             exit_code=exit_code,
             durable=durable,

@@ -14,7 +14,14 @@ def run(
     branch: Annotated[
         str | None, typer.Option(help="Work on this branch; created if it does not exist. In a clone: ralph/<goal>.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="The agent: claude.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent: claude, codex, custom, ralph-claude or demo.")] = None,
+    agent_cmd: Annotated[
+        str | None,
+        typer.Option(metavar="CMD", help="The agent is this command; it reads the prompt on stdin, or {prompt_file}."),
+    ] = None,
+    transcript: Annotated[
+        str | None, typer.Option(help="How its output is read: auto, claude, codex, rtf1 or plain.")
+    ] = None,
     model: Annotated[str | None, typer.Option(help="The model, by alias or full name.")] = None,
     reasoning: Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")] = None,
     max_iterations: Annotated[str | None, typer.Option(metavar="N", help="Stop after so many iterations.")] = None,
@@ -60,9 +67,10 @@ def run(
     from ralph.cli.pursuit import Pursuit
 
     written = {
-        "agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations, "duration": duration,
-        "max_cost": max_cost, "max_tokens": max_tokens, "iteration_timeout": iteration_timeout,
-        "idle_timeout": idle_timeout, "check": check, "require_check": require_check or None,
+        "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
+        "max_iterations": max_iterations, "duration": duration, "max_cost": max_cost, "max_tokens": max_tokens,
+        "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout, "check": check,
+        "require_check": require_check or None,
     }  # fmt: skip
     flags = RunFlags(goal, repo, branch, resume, fresh, no_check, allow_dirty, as_json, dry_run, quiet, verbose)
     asked = look(flags, {name: value for name, value in written.items() if value is not None})

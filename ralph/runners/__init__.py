@@ -2,15 +2,40 @@
 
 from collections.abc import Callable, Mapping
 
+from ralph.runners import claude, codex, custom
 from ralph.runners.base import Launch, Request, Runner
-from ralph.runners.claude import ClaudeOptions, ClaudeRunner, find_claude
+from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.runners.ralph_claude import find_demo, find_ralph_claude
 
-AGENTS: Mapping[str, Callable[[ClaudeOptions, Mapping[str, str]], ClaudeRunner]] = {
-    "claude": find_claude,
+FindRunner = Callable[[AgentOptions, Mapping[str, str]], Runner]
+
+AGENTS: Mapping[str, FindRunner] = {
+    "claude": claude.find_claude,
+    "codex": codex.find_codex,
+    "custom": custom.find_custom,
     "ralph-claude": find_ralph_claude,
     "demo": find_demo,
 }
-"""Every agent that `--agent` knows, and how it is found."""
+"""Every agent of ours, and how it is found."""
 
-__all__ = ["AGENTS", "ClaudeOptions", "ClaudeRunner", "Launch", "Request", "Runner"]
+OWN_TRANSCRIPTS = {
+    "claude": claude.OWN_TRANSCRIPT,
+    "codex": codex.OWN_TRANSCRIPT,
+    "custom": custom.OWN_TRANSCRIPT,
+    "ralph-claude": claude.OWN_TRANSCRIPT,
+    "demo": claude.OWN_TRANSCRIPT,
+}
+"""What `--transcript auto` means for each of them."""
+
+__all__ = [
+    "AGENTS",
+    "AUTO",
+    "OWN_TRANSCRIPTS",
+    "AgentOptions",
+    "ClaudeOptions",
+    "CodexOptions",
+    "FindRunner",
+    "Launch",
+    "Request",
+    "Runner",
+]

@@ -9,70 +9,72 @@ from pathlib import Path
 from ralph import jsonline
 from ralph.budget import Reasoning, thinking_budget
 from ralph.errors import BlockedError
-from ralph.runners.base import Launch, Request
-from ralph.verdict import SCHEMA, TOOL
+from ralph.runners.base import Launch, Request, without_nesting
+from ralph.runners.options import AgentOptions, ClaudeOptions
+from ralph.verdict import SCHEMA, TOOL, Reply
 
-_NESTING = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "AI_AGENT")
-"""What a Claude Code session puts into its children's environment: a session of ours is nobody's child."""
+OWN_TRANSCRIPT = "claude"
 
 # There is no effort below low; MAX_THINKING_TOKENS=0 says the rest, to the versions that still read it.
 _EFFORT = {Reasoning.NONE: "low", Reasoning.LOW: "low", Reasoning.MED: "medium", Reasoning.HIGH: "high"}
 
 
-@dataclass(frozen=True, slots=True)
-class ClaudeOptions:
-    """How the user wants `claude` run; an empty `permission_mode` auto-approves the tool set."""
-
-    path: str = ""
-    permission_mode: str = ""
-    auth: str = "login"
-    project_settings: bool = True
-    max_retries: int = 3
-    extra_args: tuple[str, ...] = ()
-
-
-def find_claude(options: ClaudeOptions, env: Mapping[str, str]) -> "ClaudeRunner":
+def find_claude(options: AgentOptions, env: Mapping[str, str]) -> "ClaudeRunner":
     """Find Claude Code, or say how to get it and what else there is."""
-    wanted = str(Path(options.path).expanduser()) if options.path else "claude"
+    path = options.claude.path
+    wanted = str(Path(path).expanduser()) if path else "claude"
     found = shutil.which(wanted, path=env.get("PATH"))
     if found is None:
         raise BlockedError(
-            f"the agent was not found: {wanted}" if options.path else "the agent `claude` was not found on PATH",
+            f"the agent was not found: {wanted}" if path else "the agent `claude` was not found on PATH",
             "install Claude Code (npm install -g @anthropic-ai/claude-code) and log in by running `claude` once;"
             " or say where it is: ralph config set agents.claude.path /path/to/claude;"
-            " or, with an API key, take ralph's own agent: --agent ralph-claude;"
+            " or take another agent: --agent codex, or, with an API key, ralph's own: --agent ralph-claude;"
             " or look on while a script plays the agent, in a repository made for it: `make demo` in a clone of ralph",
         )
-    return ClaudeRunner((str(Path(found).absolute()),), options)
+    return ClaudeRunner((str(Path(found).absolute()),), options.claude, options.transcript_or(OWN_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeRunner:
-    """An agent with claude's command line: what starts it, and how the user wants it run."""
+    """An agent with claude's command line: what starts it, and how the user wants it run.
+
+    Read by another transcript than its own it is made to print plain text, and answers in words.
+    """
 
     command: tuple[str, ...]
     options: ClaudeOptions
+    transcript: str = OWN_TRANSCRIPT
     own_model: str = ""
     """The only model it has, whatever is asked for."""
     notice: str = ""
-    """What people should know about this agent before they believe what they see."""
-
-    transcript: str = "claude"
-    required_tool: str = TOOL
 
     @property
     def path(self) -> str:
-        """What is started, as people would type it."""
         return shlex.join(self.command)
 
+    @property
+    def reply(self) -> Reply:
+        return Reply.TOOL if self.transcript == OWN_TRANSCRIPT else Reply.WORDS
+
+    @property
+    def required_tool(self) -> str:
+        return TOOL if self.reply is Reply.TOOL else ""
+
+    @property
+    def permissions(self) -> str:
+        mode = self.options.permission_mode
+        return (f"permission mode {mode}" if mode else "tools auto-approved") + " · sandbox: none"
+
     def model(self, asked: str) -> str:
-        """The model that answers when `asked` is asked for, as people call it."""
         return self.own_model.partition(":")[0] or asked
 
     def launch(self, request: Request) -> Launch:
         tools = ",".join(request.tools)
-        argv = [*self.command, "-p", "--model", self.own_model or request.model, "--tools", tools, "--verbose"]
-        argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--json-schema", SCHEMA]
+        argv = [*self.command, "-p", "--model", self.own_model or request.model, "--tools", tools]
+        if self.reply is Reply.TOOL:
+            argv += ["--verbose", "--input-format", "stream-json", "--output-format", "stream-json"]
+            argv += ["--json-schema", SCHEMA]
         argv += ["--session-id", request.session_id, "--effort", _EFFORT[request.reasoning]]
         # --tools restricts, --allowedTools approves (2.1.197): the latter also works as root, where bypass is refused.
         mode = self.options.permission_mode
@@ -83,10 +85,13 @@ class ClaudeRunner:
         if request.system_prompt_file:
             argv += ["--append-system-prompt-file", request.system_prompt_file]
         argv += self.options.extra_args
-        return Launch(tuple(argv), self._environment(request), self.message(request.prompt))
+        environment = self._environment(request)
+        if self.reply is Reply.TOOL:
+            return Launch(tuple(argv), environment, user_message(request.prompt))
+        return Launch(tuple(argv), environment, request.prompt.encode("utf-8", "replace"), listens=False)
 
     def _environment(self, request: Request) -> dict[str, str]:
-        environment = {name: value for name, value in request.environment.items() if name not in _NESTING}
+        environment = without_nesting(request.environment)
         if self.options.auth != "api-key":
             environment["ANTHROPIC_API_KEY"] = ""  # empty, not absent: the stored login is used
         # Unset means thinking at its most (2.1.197), so `none` is an explicit 0.
@@ -94,10 +99,21 @@ class ClaudeRunner:
         environment["CLAUDE_CODE_MAX_RETRIES"] = str(self.options.max_retries)
         return environment
 
-    def message(self, text: str) -> bytes:
-        said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-        return jsonline.encode(said).encode() + b"\n"
+    def follow_up(self, request: Request, session_id: str, text: str) -> bytes | None:  # noqa: ARG002 - of the Protocol
+        return user_message(text) if self.reply is Reply.TOOL else None
 
     def interrupt(self) -> bytes:
-        request = {"type": "control_request", "request_id": "ralph-stop", "request": {"subtype": "interrupt"}}
-        return jsonline.encode(request).encode() + b"\n"
+        return interruption() if self.reply is Reply.TOOL else b""
+
+
+def user_message(text: str) -> bytes:
+    """What to write on the stdin of `--input-format stream-json` to say `text`."""
+    said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+    return jsonline.encode_line(said)
+
+
+def interruption() -> bytes:
+    """What to write there to stop the turn; the session survives it (2.1.197)."""
+    return jsonline.encode_line(
+        {"type": "control_request", "request_id": "ralph-stop", "request": {"subtype": "interrupt"}}
+    )

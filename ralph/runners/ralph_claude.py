@@ -8,23 +8,25 @@ from pathlib import Path
 
 from ralph import jsonline
 from ralph.errors import BlockedError, UsageError
-from ralph.runners.claude import ClaudeOptions, ClaudeRunner
+from ralph.runners.claude import OWN_TRANSCRIPT, ClaudeRunner
+from ralph.runners.options import AgentOptions
 
 # -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
 _COMMAND = (sys.executable, "-P", "-m", "ralph.agent")
 
 
-def find_ralph_claude(options: ClaudeOptions, _env: Mapping[str, str]) -> ClaudeRunner:
+def find_ralph_claude(options: AgentOptions, _env: Mapping[str, str]) -> ClaudeRunner:
     """The agent that came with this ralph. It has no login of its own to prefer: whoever chooses it means the key."""
     if find_spec("anthropic") is None:
         raise BlockedError(
             "the agent ralph-claude needs Anthropic's SDK, which is not installed",
             "in a clone of ralph: pip install '.[models]'; or take another agent: --agent claude",
         )
-    return ClaudeRunner(_COMMAND, replace(options, auth="api-key"))
+    own = replace(options.claude, auth="api-key")
+    return ClaudeRunner(_COMMAND, own, options.transcript_or(OWN_TRANSCRIPT))
 
 
-def find_demo(options: ClaudeOptions, env: Mapping[str, str]) -> ClaudeRunner:
+def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
     """The same agent with a script for a model: it really edits and runs, but nothing in it thinks."""
     script = Path(env.get("RALPH_DEMO_SCRIPT", "").strip() or _shipped_script()).expanduser().absolute()
     if not script.is_file():
@@ -37,7 +39,8 @@ def find_demo(options: ClaudeOptions, env: Mapping[str, str]) -> ClaudeRunner:
             "a script is a list of sessions, a session a list of turns, a turn a list of content blocks with a type",
         )
     notice = f"the model is scripted ({script.name}): it plays its part whatever the goal says, and costs nothing"
-    return ClaudeRunner(_COMMAND, options, own_model=f"scripted:{script}", notice=notice)
+    transcript = options.transcript_or(OWN_TRANSCRIPT)
+    return ClaudeRunner(_COMMAND, options.claude, transcript, own_model=f"scripted:{script}", notice=notice)
 
 
 def _fault_in(script: Path) -> str:

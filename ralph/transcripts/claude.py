@@ -26,6 +26,7 @@ from ralph.events import (
     Usage,
 )
 from ralph.jsonline import count, mapping, sequence, text
+from ralph.transcripts.base import Capabilities
 
 _REMEMBERED = 64
 """Messages whose usage is not to be counted again."""
@@ -38,6 +39,8 @@ _QUIET = ("thinking_tokens", "status", "hook_started", "hook_response", "backgro
 
 class ClaudeTranscript:
     """One session's stream. `system/init` and `usage` repeat (seen on 2.1.197): both are taken in once."""
+
+    capabilities = Capabilities(supports_roles=True, supports_tool_events=True, supports_usage_events=True)
 
     def __init__(self) -> None:
         self._started = False

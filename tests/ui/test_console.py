@@ -72,7 +72,7 @@ def every_event(text: str) -> list[Event]:
         IterationEnded(3, "CONTINUE", text, 0.5, 42.0, text),
         CheckEnded(1, 2.0, text),
         Waiting(text, 1_794_790_100.0),
-        RunStarted(text, text, text, text, text, text, text, text, text, continued=False, iteration=1),
+        RunStarted(text, text, text, text, text, text, text, text, text, text, continued=False, iteration=1),
         RunEnded(1, text, proven=False),
     ]
 

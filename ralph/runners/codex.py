@@ -1,0 +1,88 @@
+"""Codex: fresh `codex exec --json` sessions, one process a turn. A correction is said by resuming the session."""
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.budget import Reasoning
+from ralph.errors import BlockedError
+from ralph.runners.base import Launch, Request, without_nesting
+from ralph.runners.options import AgentOptions, CodexOptions
+from ralph.verdict import SCHEMA, Reply
+
+OWN_TRANSCRIPT = "codex"
+SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+
+# The API takes a schema only if it forbids what it does not name; codex does not hold the answer to it (0.166.0).
+_STRICT_SCHEMA = json.dumps({**json.loads(SCHEMA), "additionalProperties": False})
+_EFFORT = {Reasoning.NONE: "none", Reasoning.LOW: "low", Reasoning.MED: "medium", Reasoning.HIGH: "high"}
+
+
+def find_codex(options: AgentOptions, env: Mapping[str, str]) -> "CodexRunner":
+    """Find codex, or say how to get it."""
+    path = options.codex.path
+    wanted = str(Path(path).expanduser()) if path else "codex"
+    found = shutil.which(wanted, path=env.get("PATH"))
+    if found is None:
+        raise BlockedError(
+            f"the agent was not found: {wanted}" if path else "the agent `codex` was not found on PATH",
+            "install it (npm install -g @openai/codex) and log in: codex login;"
+            " or say where it is: ralph config set agents.codex.path /path/to/codex",
+        )
+    return CodexRunner((str(Path(found).absolute()),), options.codex, options.transcript_or(OWN_TRANSCRIPT))
+
+
+@dataclass(frozen=True, slots=True)
+class CodexRunner:
+    """The `codex` command. Read by another transcript than its own it prints its last message only, in words."""
+
+    command: tuple[str, ...]
+    options: CodexOptions
+    transcript: str = OWN_TRANSCRIPT
+    required_tool: str = ""
+    notice: str = ""
+
+    @property
+    def path(self) -> str:
+        return shlex.join(self.command)
+
+    @property
+    def reply(self) -> Reply:
+        return Reply.MESSAGE if self.transcript == OWN_TRANSCRIPT else Reply.WORDS
+
+    @property
+    def permissions(self) -> str:
+        return f"commands approved · sandbox: codex's own, {self.options.sandbox}"
+
+    def model(self, asked: str) -> str:
+        return asked or "codex's own choice"
+
+    def launch(self, request: Request) -> Launch:
+        return self._start(request, request.prompt)
+
+    def follow_up(self, request: Request, session_id: str, text: str) -> Launch | None:
+        return self._start(request, text, "resume", session_id) if self.reply is Reply.MESSAGE else None
+
+    def interrupt(self) -> bytes:
+        return b""
+
+    def _start(self, request: Request, said: str, *resumed: str) -> Launch:
+        # Said explicitly: a trusted project (0.166.0 marks them so by itself) has another default than others.
+        sandbox = "read-only" if request.read_only else self.options.sandbox
+        argv = [*self.command, "exec", "--sandbox", sandbox, "--skip-git-repo-check"]
+        argv += ["-c", f'model_reasoning_effort="{_EFFORT[request.reasoning]}"']
+        if request.model:
+            argv += ["--model", request.model]
+        files: dict[Path, str] = {}
+        if self.reply is Reply.MESSAGE:
+            schema = request.folder / "schema.json"
+            files[schema] = _STRICT_SCHEMA
+            argv += ["--json", "--output-schema", str(schema)]
+        argv += self.options.extra_args
+        # With the prompt as an argument codex waits for ever on a stdin that stays open (0.166.0); `-` reads it there.
+        argv += [*resumed, "-"]
+        environment = without_nesting(request.environment)
+        return Launch(tuple(argv), environment, said.encode("utf-8", "replace"), listens=False, files=files)
