@@ -8,12 +8,14 @@ from ralph.events import Event
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a transcript can tell; what it cannot is never guessed."""
+    """What a transcript can tell; what it cannot is not guessed at, and not shown."""
 
     supports_roles: bool = False
+    """Thinking and other voices are told from the agent's own words. Without it all is `AI`, but for ralph's hints."""
     supports_tool_events: bool = False
     supports_usage_events: bool = False
     supports_prompt_hiding: bool = False
+    """The agent echoes the prompt it was given, and the echo is told apart: `PROMPT`."""
 
 
 class Transcript(Protocol):

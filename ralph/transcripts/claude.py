@@ -27,6 +27,7 @@ from ralph.events import (
 )
 from ralph.jsonline import count, mapping, sequence, text
 from ralph.transcripts.base import Capabilities
+from ralph.transcripts.opentools import OpenTools
 
 _REMEMBERED = 64
 """Messages whose usage is not to be counted again."""
@@ -46,7 +47,7 @@ class ClaudeTranscript:
         self._started = False
         self._usage = _UsageSoFar()
         self._error = ""
-        self._open_tools: set[str] = set()
+        self._open_tools = OpenTools()
 
     def feed(self, line: str) -> list[Event]:
         if not line or line.isspace():
@@ -71,9 +72,7 @@ class ClaudeTranscript:
 
     def flush(self) -> list[Event]:
         """Close the tools that the stream left open."""
-        closed: list[Event] = [ToolEnd(tool_id, ToolStatus.UNKNOWN) for tool_id in sorted(self._open_tools)]
-        self._open_tools.clear()
-        return closed
+        return self._open_tools.close()
 
     def _system(self, record: Mapping[str, object]) -> list[Event]:
         subtype = text(record.get("subtype"))
@@ -123,8 +122,8 @@ class ClaudeTranscript:
                 return _spoken(Tag.THINK, block.get("thinking"))
             case "tool_use":
                 tool_id = text(block.get("id"))
-                self._open_tools.add(tool_id)
-                return [ToolStart(tool_id, text(block.get("name")), mapping(block.get("input")))]
+                start = ToolStart(tool_id, text(block.get("name")), mapping(block.get("input")))
+                return [*self._open_tools.start(tool_id), start]
             case unknown:
                 return [Meta({"ignored_block": _named(unknown)})]
 
@@ -141,7 +140,7 @@ class ClaudeTranscript:
 
     def _tool_result(self, block: Mapping[str, object]) -> list[Event]:
         tool_id = text(block.get("tool_use_id"))
-        self._open_tools.discard(tool_id)
+        self._open_tools.end(tool_id)
         events: list[Event] = [
             ToolOutput(tool_id, text(part.get("text"))) for part in _blocks(block.get("content")) if part.get("text")
         ]
