@@ -226,7 +226,7 @@ SessionEvent = SessionStarted | RateLimited | ApiRetry | TurnEnded | SessionEnde
 RunEvent = RunStarted | IterationStarted | IterationEnded | CheckEnded | Waiting | RunEnded
 Event = AgentEvent | SessionEvent | RunEvent
 
-AGENT_TYPES = frozenset({"text", "tool_start", "tool_output", "tool_end", "usage", "meta"})
+AGENT_TYPES = ("text", "tool_start", "tool_output", "tool_end", "usage", "meta")
 """What an agent may say of itself, in RTF1; a session or a run is not its to report."""
 
 

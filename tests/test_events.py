@@ -69,7 +69,7 @@ def test_every_kind_is_read_back_as_that_kind(kind: type[Event], data: st.DataOb
 
 
 def test_the_six_types_of_an_agent_are_those_of_its_events() -> None:
-    assert {kind.type for kind in typing.get_args(events.AgentEvent)} == AGENT_TYPES
+    assert tuple(kind.type for kind in typing.get_args(events.AgentEvent)) == AGENT_TYPES
 
 
 @pytest.mark.parametrize(
