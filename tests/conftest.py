@@ -19,11 +19,12 @@ from tests.support import tools  # noqa: F401 - it looks at the real environment
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
 from tests.support.ralph_process import Ralph
+from tests.support.responses_api import ServeResponses
 from tests.support.scripted_agent import ClaudeScript
 from tests.support.waiting import kill_tree
 
 AGENTS = ("claude", "codex", "ralph-claude")
-OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE")
+OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE", "OPENAI_", "CODEX_")
 ME = psutil.Process()
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -124,6 +125,13 @@ def messages_api() -> Iterator[ServeMessages]:
     """Start scripted model servers that close when the test ends."""
     with ExitStack() as servers:
         yield ServeMessages(servers)
+
+
+@pytest.fixture
+def responses_api() -> Iterator[ServeResponses]:
+    """Start scripted model servers of OpenAI's kind that close when the test ends."""
+    with ExitStack() as servers:
+        yield ServeResponses(servers)
 
 
 def _holds_agent(directory: Path) -> bool:

@@ -1,6 +1,7 @@
 """The words of a model script: what the model says, how the API fails, where it stalls.
 
-`Say(thinking("…"), text("…"), tool("Write", file_path="…", content="…"))` is one message of the model.
+`Say(thinking("…"), text("…"), tool("Write", file_path="…", content="…"))` is one message of the model. The same words
+serve every scripted API; what only one of them has says so.
 """
 
 from __future__ import annotations
@@ -51,12 +52,16 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error of the API, such as `Fail(529, "overloaded_error", "Overloaded")`."""
+    """An error of the API, such as `Fail(529, "overloaded_error", "Overloaded")`.
+
+    Status 200 is a stream that began well and then tells the error; `more` are further keys of the error.
+    """
 
     status: int
     type: str
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,12 @@ class Stall:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Reply = Say | Fail | Stall
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Begin a message and hang up in the middle of it."""
+
+
+Reply = Say | Fail | Stall | Cut
 
 
 def usage_limit_headers(
@@ -83,3 +93,9 @@ def usage_limit_headers(
         headers["anthropic-ratelimit-unified-overage-status"] = "rejected"
         headers["anthropic-ratelimit-unified-overage-disabled-reason"] = "out_of_credits"
     return headers
+
+
+def usage_limit(resets_at: int, plan: str = "plus") -> Fail:
+    """What OpenAI answers when a subscription is used up; codex tells of it in words only."""
+    more = {"plan_type": plan, "resets_at": resets_at}
+    return Fail(429, "usage_limit_reached", "The usage limit has been reached", more=more)

@@ -1,7 +1,7 @@
 """A scripted model behind the Anthropic Messages API.
 
-`scripted_api` owns the server and the ledger, `api_replies` the words of a script, `api_wire` the bytes of a reply. The
-real `claude` works against it (see `real_claude`):
+`scripted_api` owns the server and the ledger, `api_replies` the words of a script, `messages_wire` the bytes of a
+reply. The real `claude` works against it (see `real_claude`):
 
     with MessagesApi([Say(tool("Write", file_path="a.txt", content="a")), Say("done")]) as api:
         ...start something with ANTHROPIC_BASE_URL=api.url...
@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support import api_wire
+from tests.support import messages_wire
 from tests.support.api_replies import Fail, Reply, Say
 from tests.support.scripted_api import AFTER_THE_SCRIPT, Body, Kind, Ledger, Request, Script, ScriptedApi, Served
 
@@ -73,16 +73,18 @@ class _Messages:
 
     def says(self, say: Say, kind: Kind, request: Request) -> Body:
         if kind == "count_tokens":
-            return Body([api_wire.token_count(say)])
+            return Body([messages_wire.token_count(say)])
         if not request.get("stream"):
-            return Body([api_wire.whole(say, request)])
-        return Body.stream(api_wire.stream(say, request))
+            return Body([messages_wire.whole(say, request)])
+        return Body.stream(messages_wire.stream(say, request))
 
     def breaks_off(self, request: Request) -> Body:
-        return Body.stream(api_wire.stream_start(request))
+        return Body.stream(messages_wire.stream_start(request))
 
-    def error(self, fail: Fail) -> bytes:
-        return api_wire.error(fail)
+    def fails(self, fail: Fail, request: Request) -> Body:
+        if fail.status == 200:
+            return Body.stream(messages_wire.failing_stream(fail, request))
+        return Body([messages_wire.error(fail)])
 
 
 def _asks_for_compaction(request: Request) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol, Self, assert_never
 
-from tests.support.api_replies import Fail, Reply, Say, Stall
+from tests.support.api_replies import Cut, Fail, Reply, Say, Stall
 from tests.support.tokens import Tokens
 
 Request = dict[str, Any]
@@ -47,7 +47,7 @@ class Dialect(Protocol):
         """A message that ends in its middle."""
         ...
 
-    def error(self, fail: Fail) -> bytes: ...
+    def fails(self, fail: Fail, request: Request) -> Body: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Served:
                 return status
             case Stall(when="before_headers"):
                 return 0
-            case Say() | Stall():
+            case Say() | Stall() | Cut():
                 return 200
             case _:
                 assert_never(self.reply)
@@ -245,12 +245,14 @@ class _Handler(BaseHTTPRequestHandler):
             case Say() as say:
                 self._finish(served, say.headers, dialect.says(say, served.kind, request))
             case Fail() as fail:
-                self._finish(served, fail.headers, Body([dialect.error(fail)]))
+                self._finish(served, fail.headers, dialect.fails(fail, request))
             case Stall(when="mid_stream") as stall:
                 self._send(200, stall.headers, dialect.breaks_off(request))
                 self.scripted.released.wait()
             case Stall():
                 self.scripted.released.wait()
+            case Cut():
+                self._send(200, {}, dialect.breaks_off(request))
             case _:
                 assert_never(served.reply)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.api_replies import Fail, Say, Stall, text, thinking, tool, usage_limit_headers
+from tests.support.api_replies import Cut, Fail, Say, Stall, text, thinking, tool, usage_limit_headers
 from tests.support.messages_api import AFTER_THE_SCRIPT, MessagesApi, ServeMessages
 from tests.support.tokens import ONE_MESSAGE, Tokens
 from tests.support.waiting import wait_until
@@ -134,6 +134,22 @@ def test_any_reply_can_carry_headers(messages_api: ServeMessages) -> None:
     api = messages_api([Say("x", headers={"x-a": "1"}), Fail(429, "rate_limit_error", "no", headers=limited)])
     assert ask(api)[0].headers["x-a"] == "1"
     assert ask(api)[0].headers["anthropic-ratelimit-unified-reset"] == "1800000000"
+
+
+def test_a_message_can_fail_or_be_cut_after_it_began(messages_api: ServeMessages) -> None:
+    api = messages_api([Fail(200, "overloaded_error", "Overloaded"), Cut()])
+    told, cut = (ask(api) for _ in range(2))
+    assert (told[0].status, cut[0].status) == (200, 200)
+    start, *_, last = streamed(told[1])
+    assert start["type"] == "message_start"
+    assert last == {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    assert [event["type"] for event in streamed(cut[1])] == [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+    ]
+    assert [served.complete for served in api.ledger] == [True, False]
+    assert api.ledger.tokens == Tokens()
 
 
 @pytest.mark.parametrize(

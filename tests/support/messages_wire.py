@@ -44,7 +44,16 @@ def token_count(say: Say) -> bytes:
 
 
 def error(fail: Fail) -> bytes:
-    return json.dumps({"type": "error", "error": {"type": fail.type, "message": fail.message}}).encode()
+    return json.dumps(_error(fail)).encode()
+
+
+def failing_stream(fail: Fail, request: dict[str, Any]) -> list[bytes]:
+    """The same error where the message has begun."""
+    return [*stream_start(request), f"event: error\ndata: {json.dumps(_error(fail))}\n\n".encode()]
+
+
+def _error(fail: Fail) -> dict[str, object]:
+    return {"type": "error", "error": {"type": fail.type, "message": fail.message, **fail.more}}
 
 
 def _message(say: Say, request: dict[str, Any]) -> dict[str, Any]:
