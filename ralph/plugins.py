@@ -65,9 +65,11 @@ def _names(ours: Mapping[str, object], group: str) -> list[str]:
 def _load(group: str, name: str) -> object:
     from importlib.metadata import entry_points
 
-    (point, *_) = entry_points(group=group, name=name)
+    points = list(entry_points(group=group, name=name))
+    if not points:
+        raise BlockedError(f"no package has {name!r} among its entry points of the group {group}")
     try:
-        return point.load()
+        return points[0].load()
     except Exception as error:  # whatever another package raises
         raise _unusable(group, name, error) from error
 
