@@ -1,0 +1,63 @@
+"""An agent that thinks in lower case and SPEAKS IN UPPER CASE, for ralph: how it is started, and how it is read."""
+
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ralph.errors import BlockedError
+from ralph.events import Event, Tag, Text
+from ralph.runners import AgentOptions, Launch, Request
+from ralph.transcripts import Capabilities
+from ralph.verdict import PROMISE, Reply
+
+
+class ShoutTranscript:
+    """Turns a line into events; ralph calls `feed` for every line and `flush` at the end."""
+
+    capabilities = Capabilities(supports_roles=True)
+
+    def feed(self, line: str) -> list[Event]:
+        if not line.strip():
+            return []
+        spoken = line.isupper() or line.strip() == PROMISE
+        return [Text(Tag.AI if spoken else Tag.THINK, line)]
+
+    def flush(self) -> list[Event]:
+        return []
+
+
+def find_shout(options: AgentOptions, env: Mapping[str, str]) -> "ShoutRunner":
+    """Find the program, or say how to get it: ralph calls this once, before anything is started."""
+    found = shutil.which("shout", path=env.get("PATH"))
+    if found is None:
+        raise BlockedError("the agent `shout` was not found on PATH", "put it there")
+    return ShoutRunner((found,), options.transcript_or("shout"))
+
+
+@dataclass(frozen=True, slots=True)
+class ShoutRunner:
+    """Says how a session of it is started and talked to."""
+
+    command: tuple[str, ...]
+    transcript: str
+    reply: Reply = Reply.WORDS
+    required_tool: str = ""
+    permissions: str = "it only talks"
+    notice: str = ""
+
+    @property
+    def path(self) -> str:
+        return shlex.join(self.command)
+
+    def model(self, asked: str) -> str:
+        return asked or "loud"
+
+    def launch(self, request: Request) -> Launch:
+        return Launch(self.command, request.environment, request.prompt.encode(), listens=False)
+
+    def follow_up(self, request: Request, session_id: str, text: str) -> None:
+        """It hears one message a session."""
+
+    def interrupt(self) -> bytes:
+        return b""
