@@ -1,0 +1,251 @@
+"""Agents that answer in words: what is their claim, what is their summary, what is only an echo or a quote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import any_agent
+from tests.support.any_agent import any_agent as make_agent
+from tests.support.any_agent import echo_prompt, fail, resumed, run, say, think, write
+from tests.support.git_repos import commits
+from tests.support.goals import GOAL, result, run_directory, write_check, write_goal
+from tests.support.ralph_process import Finished, Ralph
+
+PROMISE = "<promise>COMPLETE</promise>"
+QUOTING_GOAL = f"{GOAL}\nWhen done, print\n\n{PROMISE}\n\nor rather\n\n```\n{PROMISE}\n```\n"
+
+
+def shell_agent(path: Path, script: str) -> str:
+    """A command of a few lines of shell; what is not said otherwise, it reads its prompt first."""
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+    return str(path)
+
+
+def run_custom(ralph: Ralph, command: str, *args: str) -> Finished:
+    return ralph("run", "goal.md", "--json", "--agent-cmd", command, "--max-iterations", "2", *args)
+
+
+@pytest.mark.parametrize("transcript", ["plain", "rtf1"])
+def test_an_agent_that_echoes_its_prompt_claims_nothing(
+    repo: Path, ralph: Ralph, tmp_path: Path, transcript: str
+) -> None:
+    write_goal(repo, QUOTING_GOAL)
+    done = run_custom(ralph, shell_agent(tmp_path / "echo", "cat\n"), "--transcript", transcript)
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert [event["verdict"] for event in done.events_of("iteration_ended")] == ["CONTINUE", "CONTINUE"]
+    said = [event["text"] for event in done.events_of("text") if event["tag"] == "AI"]
+    assert sum(PROMISE in text for text in said) >= 4, "it was there to be mistaken"
+
+
+def test_a_codex_that_echoes_its_prompt_claims_nothing(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    write_goal(repo, QUOTING_GOAL)
+    answer = json.dumps({"summary": "I read it."})
+    make_agent(bin_dir, "codex", [echo_prompt(), say(answer)])
+    done = ralph("run", "goal.md", "--json", "--agent", "codex", "--max-iterations", "1")
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert [event["verdict"] for event in done.events_of("iteration_ended")] == ["CONTINUE"]
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        f"echo 'I shall print {PROMISE} when it is done.'",
+        f"echo '`{PROMISE}`'",
+        f"echo '> {PROMISE}'",
+        f"printf '```\\n{PROMISE}\\n```\\n'",
+        f'echo \'@@RALPH@@ {{"type":"tool_output","tool":{{"id":"t"}},"text":"{PROMISE}"}}\'',
+        f'echo \'@@RALPH@@ {{"type":"text","tag":"THINK","text":"{PROMISE}"}}\'',
+        f'echo \'@@RALPH@@ {{"type":"text","tag":"TOOL","text":"{PROMISE}"}}\'',
+        f"echo '{PROMISE}' >&2",
+    ],
+)
+def test_a_quoted_marker_is_no_claim(repo: Path, ralph: Ralph, tmp_path: Path, quote: str) -> None:
+    write_goal(repo)
+    agent = shell_agent(tmp_path / "agent", f"cat > /dev/null\n{quote}\necho not yet\n")
+    done = run_custom(ralph, agent, "--transcript", "rtf1", "--no-check")
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert result(repo)["iterations"] == 2
+
+
+def test_the_promise_is_a_claim_that_the_check_decides(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    write_check(repo)
+    agent = shell_agent(
+        tmp_path / "agent",
+        "grep -q 'not 42 but: 41' && echo 42 > answer.txt || echo 41 > answer.txt\n"
+        f"echo I wrote it.\necho ' {PROMISE} '\n",
+    )
+    done = run_custom(ralph, agent)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert [event["exit_code"] for event in done.events_of("check_ended")] == [1, 0]
+    assert result(repo)["proven"] is True
+    assert [commit.body.splitlines()[0] for commit in commits(repo)[1:]] == ["I wrote it.", "I wrote it."]
+
+
+def test_the_prompt_can_be_had_in_a_file(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    agent = shell_agent(tmp_path / "agent", f'test -z "$(cat)" && cat "$2" > {tmp_path}/seen && echo "{PROMISE}"\n')
+    done = run_custom(ralph, f"{agent} --prompt {{prompt_file}}")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "Create `answer.txt` with the answer." in (tmp_path / "seen").read_text()
+    assert not list(repo.glob("prompt*")), "the file is not in the repository"
+    assert (run_directory(repo) / "prompt.md").stat().st_mode & 0o077 == 0
+
+
+def test_an_agent_that_says_nothing_has_done_no_iteration(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    done = run_custom(ralph, shell_agent(tmp_path / "agent", "cat > /dev/null\n"), "--max-iterations", "1")
+    assert done.exit_code == 4
+    assert [event["end"] for event in done.events_of("session_ended")] == ["no-result", "no-result"]
+    assert "said nothing" in done.events_of("session_ended")[0]["reason"]
+    assert len(commits(repo)) == 1
+
+
+def test_a_claim_of_an_agent_that_then_fails_is_none(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    done = run_custom(ralph, shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'; exit 1\n"))
+    assert done.exit_code == 4
+    assert {event["end"] for event in done.events_of("session_ended")} == {"crashed"}
+
+
+def test_ten_lines_of_rtf1_give_plan_actions_and_report(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    write_check(repo)
+    agent = shell_agent(
+        tmp_path / "agent",
+        'rtf1() { echo "@@RALPH@@ $1"; }\n'
+        "cat > /dev/null\n"
+        'rtf1 \'{"type":"text","tag":"THINK","text":"Plan: write the file, then look"}\'\n'
+        'rtf1 \'{"type":"tool_start","tool":{"id":"t1","name":"shell","input":{"cmd":"echo 42"}}}\'\n'
+        "echo 42 > answer.txt\n"
+        'rtf1 \'{"type":"tool_output","tool":{"id":"t1"},"text":"42"}\'\n'
+        'rtf1 \'{"type":"tool_end","tool":{"id":"t1","status":"ok","duration_ms":218}}\'\n'
+        'rtf1 \'{"type":"usage","usage":{"prompt_tokens":1234,"completion_tokens":567,"total_tokens":1801}}\'\n'
+        f"echo I wrote it.\necho '{PROMISE}'\n",
+    )
+    args = ("run", "goal.md", "--agent-cmd", agent, "--max-iterations", "2")
+
+    rich = ralph(*args, "--transcript", "rtf1")
+    plain = ralph(*args)
+
+    assert (rich.exit_code, plain.exit_code) == (0, 0), rich.stdout + plain.stdout
+    for label in ("PLAN       Plan: write the file", "ACTIONS    shell", "REPORT     1,801 tokens"):
+        assert f"\n{label}" in rich.stdout
+    assert "0.2s" in rich.stdout
+    for label in ("PLAN", "ACTIONS", "REPORT"):
+        assert f"\n{label} " not in plain.stdout, "no event, no callout"
+    assert "--transcript rtf1" in plain.stdout, "a hint for who forgot it"
+    assert "agent      I wrote it." in plain.stdout
+
+
+def test_a_codex_that_does_not_keep_to_the_schema_is_corrected_by_resuming_it(
+    repo: Path, ralph: Ralph, bin_dir: Path
+) -> None:
+    write_goal(repo)
+    good = say(json.dumps({"summary": f"Fixed.\n{PROMISE}"}))
+    codex = make_agent(bin_dir, "codex", [say("Just words."), resumed(say("{}"), resumed(good))])
+
+    done = ralph("run", "goal.md", "--json", "--agent", "codex", "--model", "gpt-x", "--reasoning", "high")
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    first, second, third = codex.starts
+    assert first["argv"][1] == "exec"
+    assert first["argv"][-1] == "-"
+    for start in (first, second, third):
+        assert start["argv"][start["argv"].index("--sandbox") + 1] == "workspace-write"
+        assert start["argv"][start["argv"].index("--model") + 1] == "gpt-x"
+        assert 'model_reasoning_effort="high"' in start["argv"]
+        schema = Path(start["argv"][start["argv"].index("--output-schema") + 1])
+        assert json.loads(schema.read_text())["additionalProperties"] is False
+    (started,) = done.events_of("session_started")
+    assert second["argv"][-3:] == third["argv"][-3:] == ["resume", started["session_id"], "-"]
+    correction = "Invalid output. Your last message must be one JSON object and nothing else: "
+    assert second["stdin"].startswith(correction)
+    assert third["stdin"].startswith(correction)
+    assert result(repo)["tokens"] == 3 * (any_agent.INPUT + any_agent.OUTPUT)
+    assert len(list((run_directory(repo) / "logs" / "codex").glob("*.ndjson"))) == 1
+    assert commits(repo)[-1].body.startswith("Fixed.\n")
+
+
+def test_a_codex_that_never_keeps_to_it_is_a_failure(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    write_goal(repo)
+    endless = say("words")
+    codex = make_agent(bin_dir, "codex", [endless, resumed(endless, resumed(endless, resumed(endless)))])
+    done = ralph("run", "goal.md", "--json", "--agent", "codex", "--max-iterations", "1")
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert [event["end"] for event in done.events_of("session_ended")] == ["invalid"]
+    assert len(codex.starts) == 4
+
+
+def test_a_codex_read_as_plain_text_answers_in_words(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    write_goal(repo)
+    codex = make_agent(bin_dir, "plain", [think("hm"), run("true"), write("a.txt", "a"), say(f"Did it.\n{PROMISE}")])
+    done = ralph("run", "goal.md", "--json", "--agent", "codex", "--transcript", "plain", "--no-check")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "--json" not in codex.starts[0]["argv"]
+    assert done.events_of("run_started")[0]["transcript"] == "plain"
+
+
+@pytest.mark.parametrize(
+    ("message", "end", "code"),
+    [
+        ("unexpected status 401 Unauthorized: Incorrect API key provided", "auth", 6),
+        ("Missing environment variable: `OPENAI_API_KEY`.", "auth", 6),
+        ("Codex ran out of room in the model's context window. Start a new thread", "too-long", 4),
+    ],
+)
+def test_how_codex_fails_is_told_from_its_message(
+    repo: Path, ralph: Ralph, bin_dir: Path, message: str, end: str, code: int
+) -> None:
+    write_goal(repo)
+    make_agent(bin_dir, "codex", [fail(message)])
+    done = ralph("run", "goal.md", "--json", "--agent", "codex", "--max-iterations", "1")
+    assert done.exit_code == code, done.stdout + done.stderr
+    assert done.events_of("session_ended")[0]["end"] == end
+
+
+def test_a_missing_codex_is_blocked_with_the_way_to_get_it(repo: Path, ralph: Ralph) -> None:
+    write_goal(repo)
+    done = ralph("run", "goal.md", "--agent", "codex")
+    assert done.exit_code == 6
+    assert "npm install -g @openai/codex" in done.stderr
+    assert not (repo / ".ralph").exists()
+
+
+def test_a_missing_command_is_blocked(repo: Path, ralph: Ralph) -> None:
+    write_goal(repo)
+    done = ralph("run", "goal.md", "--agent-cmd", "no-such-agent --flag")
+    assert done.exit_code == 6
+    assert "'no-such-agent' was not found" in done.stderr
+
+
+def test_limits_that_an_agent_without_figures_cannot_keep_are_said(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    agent = shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")
+    done = ralph("run", "goal.md", "--agent-cmd", agent, "--max-cost", "1")
+    assert done.exit_code == 0
+    assert "read as plain, this agent reports no usage: limits on cost and tokens never hold" in done.stdout
+
+
+def test_what_a_killed_session_spent_is_counted_though_another_agent_goes_on(
+    repo: Path, ralph: Ralph, bin_dir: Path, tmp_path: Path
+) -> None:
+    """The raw log is read as it was written: by codex's transcript, not the new agent's."""
+    write_goal(repo)
+    usage = {"type": "turn.completed", "usage": {"input_tokens": 700, "output_tokens": 7}}
+    script = (
+        f"echo '{json.dumps({'type': 'thread.started', 'thread_id': 't'})}'\necho '{json.dumps(usage)}'\nsleep 60\n"
+    )
+    shell_agent(bin_dir / "codex", f"cat > /dev/null\n{script}")
+    with ralph.start("run", "goal.md", "--json", "--agent", "codex") as killed:
+        killed.wait_for("usage")
+        killed.send(9)
+        killed.wait()
+    agent = shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")
+    done = ralph("run", "goal.md", "--agent-cmd", agent, "--no-check")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert result(repo)["tokens"] == 707
