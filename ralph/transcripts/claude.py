@@ -28,6 +28,7 @@ from ralph.events import (
 from ralph.jsonline import count, mapping, sequence, text
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.opentools import OpenTools
+from ralph.transcripts.wording import named, spoken, unread
 
 _REMEMBERED = 64
 """Messages whose usage is not to be counted again."""
@@ -55,7 +56,7 @@ class ClaudeTranscript:
         try:
             record = mapping(jsonline.decode(line))
         except jsonline.Malformed as fault:
-            return [Meta({"malformed": str(fault), "length": len(line)}), Text(Tag.SYS, line[:2000])]
+            return unread(line, malformed=str(fault))
         match record.get("type"):
             case "system":
                 return self._system(record)
@@ -68,7 +69,7 @@ class ClaudeTranscript:
             case "rate_limit_event":
                 return [_rate_limited(mapping(record.get("rate_limit_info")))]
             case unknown:
-                return [Meta({"ignored": _named(unknown)})]
+                return [Meta({"ignored": named(unknown)})]
 
     def flush(self) -> list[Event]:
         """Close the tools that the stream left open."""
@@ -117,15 +118,15 @@ class ClaudeTranscript:
     def _assistant_block(self, block: Mapping[str, object]) -> list[Event]:
         match block.get("type"):
             case "text":
-                return _spoken(Tag.AI, block.get("text"))
+                return spoken(Tag.AI, block.get("text"))
             case "thinking":
-                return _spoken(Tag.THINK, block.get("thinking"))
+                return spoken(Tag.THINK, block.get("thinking"))
             case "tool_use":
                 tool_id = text(block.get("id"))
                 start = ToolStart(tool_id, text(block.get("name")), mapping(block.get("input")))
                 return [*self._open_tools.start(tool_id), start]
             case unknown:
-                return [Meta({"ignored_block": _named(unknown)})]
+                return [Meta({"ignored_block": named(unknown)})]
 
     def _user(self, record: Mapping[str, object]) -> list[Event]:
         events: list[Event] = []
@@ -133,9 +134,9 @@ class ClaudeTranscript:
             if block.get("type") == "tool_result":
                 events += self._tool_result(block)
             elif record.get("isSynthetic") or record.get("isReplay"):  # nudges, skill bodies, echoes: not a person
-                events += _spoken(Tag.PROMPT, block.get("text"))
+                events += spoken(Tag.PROMPT, block.get("text"))
             else:
-                events += _spoken(Tag.USER, block.get("text"))
+                events += spoken(Tag.USER, block.get("text"))
         return events
 
     def _tool_result(self, block: Mapping[str, object]) -> list[Event]:
@@ -206,7 +207,7 @@ class _UsageSoFar:
             return [self._event()]
         cost = jsonline.amount(record.get("total_cost_usd"))
         if cost is None:
-            return [Meta({"refused_cost": _named(record["total_cost_usd"])}), self._event()]
+            return [Meta({"refused_cost": named(record["total_cost_usd"])}), self._event()]
         self._cost = max(cost, self._cost or 0.0)
         return [self._event()]
 
@@ -262,21 +263,11 @@ def _prompt(tokens: _Tokens) -> int:
     return tokens[0] + tokens[2] + tokens[3]
 
 
-def _named(value: object) -> str:
-    """A word for what was not expected; never the whole of it, which may be nested without end."""
-    return str(value)[:100] if value is None or isinstance(value, str | float | bool) else type(value).__name__
-
-
 def _blocks(content: object) -> Sequence[Mapping[str, object]]:
     """Content is a string or a list of blocks; both are read as blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [mapping(block) for block in sequence(content)]
-
-
-def _spoken(tag: Tag, value: object) -> list[Event]:
-    said = text(value)
-    return [Text(tag, said)] if said.strip() else []
 
 
 def _denial(item: object) -> Denial:

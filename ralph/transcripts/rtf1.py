@@ -4,13 +4,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ralph import jsonline
-from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolOutput, ToolStart, Usage, from_json
+from ralph.events import AGENT_TYPES, Event, Meta, ToolEnd, ToolOutput, ToolStart, Usage, from_json
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.plain import SENTINEL, said
-
-_SHOWN = 2000
-"""Characters of a line that could not be read."""
+from ralph.transcripts.wording import unread
 
 _MOST = 2**53 - 1
 
@@ -30,7 +28,7 @@ class Rtf1Transcript:
         try:
             event = _read(line[len(SENTINEL) :])
         except ValueError as fault:
-            return [Meta({"rtf1_error": str(fault), "length": len(line)}), Text(Tag.SYS, line[:_SHOWN])]
+            return unread(line, rtf1_error=str(fault))
         match event:
             case ToolStart():
                 return [*self._open_tools.start(event.id), event]
