@@ -80,9 +80,13 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+MOST = 2**53 - 1
+"""The largest count: beyond it, readers of JSON that know only floats count wrong."""
+
+
 def count(value: object) -> int:
-    """Narrow to a count; what is not a plausible one (negative, a bool, beyond 2**53) is 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
+    """Narrow to a count; what is not a plausible one (negative, a bool, beyond `MOST`) is 0."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else 0
 
 
 def amount(value: object) -> float | None:

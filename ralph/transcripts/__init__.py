@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 
-from ralph.transcripts import claude, plain, rtf1
 from ralph.transcripts.base import Capabilities, Transcript
+from ralph.transcripts.claude import ClaudeTranscript
+from ralph.transcripts.codex import CodexTranscript
+from ralph.transcripts.plain import PlainTranscript
+from ralph.transcripts.rtf1 import Rtf1Transcript
 
 TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
-    "claude": claude.ClaudeTranscript,
-    "rtf1": rtf1.Rtf1Transcript,
-    "plain": plain.PlainTranscript,
+    "claude": ClaudeTranscript,
+    "codex": CodexTranscript,
+    "rtf1": Rtf1Transcript,
+    "plain": PlainTranscript,
 }
 
 __all__ = ["TRANSCRIPTS", "Capabilities", "Transcript"]

@@ -15,6 +15,11 @@ class OpenTools:
     def __contains__(self, tool_id: str) -> bool:
         return tool_id in self._ids
 
+    @property
+    def latest(self) -> str:
+        """The one that was started last; empty if none is open."""
+        return next(reversed(self._ids), "")
+
     def start(self, tool_id: str) -> list[Event]:
         """Remember a tool; if there are too many, the oldest ends unknown."""
         self._ids[tool_id] = None

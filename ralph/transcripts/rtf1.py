@@ -10,8 +10,6 @@ from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.plain import SENTINEL, said
 from ralph.transcripts.wording import unread
 
-_MOST = 2**53 - 1
-
 
 class Rtf1Transcript:
     """A line that begins with the sentinel is an event, or is shown as it is with a `Meta` that says why not."""
@@ -48,7 +46,7 @@ class Rtf1Transcript:
         """Fold what is told into what is known: each says what the session has used so far, so no figure can fall."""
         tokens = [count for count in (told.prompt_tokens, told.completion_tokens) if count is not None]
         if told.total_tokens is None and tokens:
-            told = replace(told, total_tokens=min(sum(tokens), _MOST))
+            told = replace(told, total_tokens=min(sum(tokens), jsonline.MOST))
         known, fallen = self._usage, _fallen(self._usage, told)
         self._usage = Usage(
             prompt_tokens=_larger(known.prompt_tokens, told.prompt_tokens),

@@ -1,0 +1,127 @@
+"""What plain `codex exec` prints for people, into canonical events: a header, then sections under one-word titles.
+
+Written against what 0.166.0 was seen to print, on stderr; its last message is on stdout, and follows where a log has
+both. `--json` tells more, and leaves no doubt: prefer it.
+
+The limit of this: nothing in the output says where a section ends. With colours a title is known by them, and a line
+of a prompt or of a tool's output is no title whatever it reads. Without, a title counts only where the line below
+fits it, and in a tool's output only after the blank line that ends most outputs. A prompt in which the line `codex`
+stands above other text cannot be told from codex speaking.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from ralph.events import Event, Tag
+from ralph.transcripts.codex_sections import (
+    NUMBER,
+    Command,
+    Ending,
+    Header,
+    Message,
+    Outside,
+    Prompt,
+    Section,
+    Session,
+    Thought,
+    Tokens,
+    uncoloured,
+)
+from ralph.transcripts.wording import spoken
+
+_BANNER = re.compile(r"OpenAI Codex v(\S+)")
+_NOTICE = re.compile(r"(?:warning|WARNING|ERROR|deprecated): ")
+_COMMAND = re.compile(r"/|.* in /|\w*sh -l?c ")
+_DIM = "\x1b[2m"
+
+_SECTIONS: Mapping[str, Callable[[Session], Section]] = {
+    "codex": Message,
+    "thinking": lambda _: Thought(),
+    "exec": Command,
+    "tokens used": Tokens,
+}
+
+
+def is_banner(line: str) -> bool:
+    """Tell the line that codex's output for people begins with."""
+    return _BANNER.match(uncoloured(line)) is not None
+
+
+class CodexHuman:
+    """One session's output, with or without colours; of a resumed one, all outputs in turn."""
+
+    def __init__(self) -> None:
+        self._session = Session()
+        self._section: Section = Outside()
+        self._title = ""
+        self._after_notice = False
+
+    def feed(self, line: str) -> list[Event]:
+        line = line.rstrip("\r")
+        words = uncoloured(line)
+        if isinstance(self._section, Outside | Ending) and (banner := _BANNER.match(words)):
+            return [*self.flush(), *self._enter(Header(self._session, banner[1]))]
+        events = self._judge_title(words)
+        if not self._is_title(line, words):
+            return [*events, *self._read(line, words)]
+        if words == "user":
+            return [*events, *self._enter(Prompt())]
+        if self._session.coloured:
+            return [*events, *self._enter(_SECTIONS[words](self._session))]
+        self._title = words
+        return events
+
+    def flush(self) -> list[Event]:
+        """Close what the stream left open."""
+        return [*self._judge_title(""), *self._enter(Outside()), *self._session.open_tools.close()]
+
+    def _is_title(self, line: str, words: str) -> bool:
+        if words == "user":
+            return isinstance(self._section, Outside) and self._section.prompt_due
+        if words not in _SECTIONS or not self._section.may_end_at(words):
+            return False
+        return line != words if self._session.coloured else True
+
+    def _judge_title(self, below: str) -> list[Event]:
+        """Without colours, the line below tells whether a line that reads like a title is one."""
+        title, self._title = self._title, ""
+        if not title:
+            return []
+        fits = {"exec": _COMMAND.match(below), "tokens used": NUMBER.fullmatch(below.strip())}
+        if fits.get(title, below.strip()):
+            return self._enter(_SECTIONS[title](self._session))
+        return self._read(title, title)
+
+    def _enter(self, section: Section) -> list[Event]:
+        events = self._section.close()
+        self._section = section
+        self._after_notice = False
+        return events
+
+    def _read(self, line: str, words: str) -> list[Event]:
+        if self._section.prose and (_NOTICE.match(words) and (line != words or not self._session.coloured)):
+            return self._notice(words)
+        if self._section.prose and self._is_thought(line, words):
+            return self._thought(words)
+        self._after_notice = self._after_notice and not words.strip()
+        events = self._section.read(line)
+        if self._section.successor is not None:
+            self._section = self._section.successor
+        return events
+
+    def _notice(self, words: str) -> list[Event]:
+        """A remark of codex, which does not end a prompt: the prompt may hold such a line itself."""
+        events = self._enter(Outside()) if isinstance(self._section, Command) else self._section.close()
+        self._after_notice = True
+        return [*events, *spoken(Tag.SYS, words)]
+
+    def _is_thought(self, line: str, words: str) -> bool:
+        """Reasoning has no title. It is dimmed; without colours only its headline right after a remark tells."""
+        if self._session.coloured:
+            return line.startswith(_DIM)
+        return isinstance(self._section, Prompt) and self._after_notice and words.startswith("**")
+
+    def _thought(self, words: str) -> list[Event]:
+        """Dimmed, it has ended what stood above it; without colours the prompt may yet go on."""
+        events = self._enter(Thought()) if self._session.coloured else self._section.close()
+        return [*events, *spoken(Tag.THINK, words)]

@@ -1,0 +1,216 @@
+"""`codex exec --json` into canonical events.
+
+Written against what 0.166.0 was seen to print; `mcp_tool_call`, `web_search` and `todo_list` after their published
+shape. An `error`, event or item, ends nothing: codex goes on after it. Only `turn.completed` and `turn.failed` do.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ralph import jsonline
+from ralph.events import (
+    Event,
+    Meta,
+    SessionStarted,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    ToolStatus,
+    TurnEnded,
+    Usage,
+)
+from ralph.jsonline import count, mapping, sequence, text
+from ralph.transcripts.codex_faults import read_fault
+from ralph.transcripts.opentools import OpenTools
+from ralph.transcripts.wording import named, spoken, unread
+
+
+class CodexJson:
+    """One session: a thread, read from one process or, when it is resumed for a correction, from several in turn."""
+
+    def __init__(self) -> None:
+        self._thread = ""
+        self._processes = 0
+        self._usage = _UsageSoFar()
+        self._open_tools = OpenTools()
+        self._answer = ""
+        self._plan = ""
+
+    def feed(self, line: str) -> list[Event]:
+        if not line or line.isspace():
+            return []
+        try:
+            record = mapping(jsonline.decode(line))
+        except jsonline.Malformed as fault:
+            return unread(line, malformed=str(fault))
+        match record.get("type"):
+            case "thread.started":
+                return self._thread_started(text(record.get("thread_id")))
+            case "turn.started":
+                self._answer = ""
+                return []
+            case "item.started" | "item.updated" | "item.completed" as step:
+                return self._item(mapping(record.get("item")), finished=step == "item.completed")
+            case "error":
+                return spoken(Tag.SYS, record.get("message"))
+            case "turn.completed":
+                return [*self._open_tools.close(), *self._usage.told(mapping(record.get("usage"))), self._completed()]
+            case "turn.failed":
+                return [*self._open_tools.close(), *_failed(text(mapping(record.get("error")).get("message")))]
+            case unknown:
+                return [Meta({"ignored": named(unknown)})]
+
+    def flush(self) -> list[Event]:
+        """Close the tools that the stream left open."""
+        return self._open_tools.close()
+
+    def _thread_started(self, thread: str) -> list[Event]:
+        """Introduce the session once. A resumed thread has its old name, but counts its items from zero again."""
+        self._processes += 1
+        self._answer = self._plan = ""
+        closed = self._open_tools.close()
+        if self._processes == 1:
+            self._thread = thread
+            return [*closed, SessionStarted(thread, model="", version="", tools=(), permission_mode="")]
+        if thread != self._thread:
+            self._thread = thread
+            self._usage.next_thread()
+        return [*closed, Meta({"thread": thread[:100], "process": self._processes})]
+
+    def _item(self, item: Mapping[str, object], *, finished: bool) -> list[Event]:
+        match item.get("type"):
+            case "agent_message" | "reasoning" | "error":
+                return self._said(item) if finished else []
+            case "command_execution":
+                return self._tool(item, "shell", {"command": text(item.get("command"))}, finished=finished)
+            case "file_change":
+                changes = list(sequence(item.get("changes")))
+                return self._tool(item, "edit", {"changes": changes}, finished=finished)
+            case "mcp_tool_call":
+                name = f"{text(item.get('server'))}.{text(item.get('tool'))}"
+                return self._tool(item, name, mapping(item.get("arguments")), finished=finished)
+            case "web_search":
+                query = text(item.get("query"))  # empty until the search is done
+                wanted = finished or bool(query)
+                return self._tool(item, "web_search", {"query": query}, finished=finished) if wanted else []
+            case "todo_list":
+                return self._todo_list(sequence(item.get("items")))
+            case unknown:
+                return [Meta({"ignored_item": named(unknown)})]
+
+    def _said(self, item: Mapping[str, object]) -> list[Event]:
+        if item.get("type") == "error":
+            return spoken(Tag.SYS, item.get("message"))
+        if item.get("type") == "reasoning":
+            return spoken(Tag.THINK, item.get("text"))
+        self._answer = text(item.get("text"))
+        return spoken(Tag.AI, self._answer)
+
+    def _tool(
+        self, item: Mapping[str, object], name: str, tool_input: Mapping[str, object], *, finished: bool
+    ) -> list[Event]:
+        """A tool call: codex repeats all of it when it is done, and tells some calls only then."""
+        number = text(item.get("id"))
+        tool_id = number if self._processes <= 1 else f"{self._processes}:{number}"
+        events: list[Event] = []
+        if tool_id not in self._open_tools:
+            events += [*self._open_tools.start(tool_id), ToolStart(tool_id, name, tool_input)]
+        if not finished:
+            return events
+        self._open_tools.end(tool_id)
+        if output := _output(item):
+            events.append(ToolOutput(tool_id, output))
+        return [*events, ToolEnd(tool_id, _status(item))]
+
+    def _todo_list(self, items: Sequence[object]) -> list[Event]:
+        """The plan, whenever it has changed; its end repeats what was said."""
+        steps = [mapping(item) for item in items]
+        lines = [f"[{'x' if step.get('completed') is True else ' '}] {text(step.get('text'))}" for step in steps]
+        plan = "\n".join(["Plan:", *lines])
+        if not lines or plan == self._plan:
+            return []
+        self._plan = plan
+        return [Text(Tag.THINK, plan)]
+
+    def _completed(self) -> TurnEnded:
+        structured = _structured(self._answer)
+        return TurnEnded(is_error=False, subtype="success", text=self._answer, structured_output=structured)
+
+
+class _UsageSoFar:
+    """What the session has used: codex counts over a whole thread, resumed or not (0.166.0: 1000, 2000, 3000)."""
+
+    def __init__(self) -> None:
+        self._before = _NO_TOKENS
+        self._thread = _NO_TOKENS
+        self._known = False
+
+    def next_thread(self) -> None:
+        self._before = _plus(self._before, self._thread)
+        self._thread = _NO_TOKENS
+
+    def told(self, usage: Mapping[str, object]) -> list[Event]:
+        reported = tuple(count(usage.get(name)) for name in _NAMES)
+        self._thread = tuple(map(max, self._thread, reported))
+        self._known = self._known or bool(usage)
+        if not self._known:
+            return []
+        prompt, completion, cache_read, cache_creation = _plus(self._before, self._thread)
+        return [
+            Usage(
+                prompt_tokens=prompt,
+                completion_tokens=completion,
+                total_tokens=min(prompt + completion, jsonline.MOST),
+                cache_creation_tokens=cache_creation,
+                cache_read_tokens=cache_read,
+            )
+        ]
+
+
+_NAMES = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
+_NO_TOKENS: tuple[int, ...] = (0, 0, 0, 0)
+
+
+def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(min(mine + more, jsonline.MOST) for mine, more in zip(one, other, strict=True))
+
+
+def _failed(message: str) -> list[Event]:
+    fault = read_fault(message)
+    ended = TurnEnded(
+        is_error=True,
+        subtype="turn_failed",
+        text=message,
+        structured_output=None,
+        api_status=fault.api_status,
+        error=fault.error,
+        terminal_reason=fault.terminal_reason,
+    )
+    return [ended] if fault.quota is None else [fault.quota, ended]
+
+
+def _structured(answer: str) -> object:
+    """The answer as an object: with --output-schema it is one, if the model keeps to it; codex itself does not look."""
+    if not answer.lstrip().startswith("{"):
+        return None
+    try:
+        return jsonline.decode(answer)
+    except jsonline.Malformed:
+        return None
+
+
+def _output(item: Mapping[str, object]) -> str:
+    if output := text(item.get("aggregated_output")):
+        return output
+    parts = [text(mapping(part).get("text")) for part in sequence(mapping(item.get("result")).get("content"))]
+    parts.append(text(mapping(item.get("error")).get("message")))
+    return "\n".join(part for part in parts if part)
+
+
+def _status(item: Mapping[str, object]) -> ToolStatus:
+    status, exit_code = item.get("status"), item.get("exit_code")
+    if status in ("failed", "declined") or (isinstance(exit_code, int) and exit_code != 0):
+        return ToolStatus.FAIL
+    # A web search has no status at all.
+    return ToolStatus.OK if status == "completed" or "status" not in item else ToolStatus.UNKNOWN
