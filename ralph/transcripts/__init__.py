@@ -7,6 +7,7 @@ from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.codex import CodexTranscript
 from ralph.transcripts.plain import PlainTranscript
 from ralph.transcripts.rtf1 import Rtf1Transcript
+from ralph.transcripts.sniffing import sniff
 
 TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
     "claude": ClaudeTranscript,
@@ -15,4 +16,4 @@ TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
     "plain": PlainTranscript,
 }
 
-__all__ = ["TRANSCRIPTS", "Capabilities", "Transcript"]
+__all__ = ["TRANSCRIPTS", "Capabilities", "Transcript", "sniff"]
