@@ -1,5 +1,6 @@
 """Bytes in, lines out: split on newline only, because JSON may hold a bare CR or U+2028 inside a line."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -49,3 +50,11 @@ class LineSplitter:
         line = Oversized(self._dropped) if self._dropped else b"".join(self._parts)
         self._parts, self._held, self._dropped = [], 0, 0
         return line
+
+
+def lines_in(chunks: Iterable[bytes]) -> Iterator[bytes | Oversized]:
+    """Yield every line of the chunks, the unfinished last one, too."""
+    splitter = LineSplitter()
+    for chunk in chunks:
+        yield from splitter.feed(chunk)
+    yield from splitter.flush()

@@ -8,11 +8,12 @@ from typing import Protocol
 from ralph.budget import Meter, Spend
 from ralph.events import Usage
 from ralph.history import History, Iteration
-from ralph.lines import LineSplitter, Oversized
+from ralph.lines import lines_in
 from ralph.quantities import timestamp
 from ralph.run import Run
 from ralph.trailers import IterationMessage, read_message
 from ralph.transcripts import Transcript
+from ralph.transcripts.reader import events_in
 
 _CHUNK = 1 << 20
 
@@ -65,20 +66,12 @@ def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:
 
 def spend_in_log(log: Path, transcript: Transcript) -> Spend:
     """Count what a session reported in its raw log, by the same path as when it ran."""
-    meter, splitter = Meter(), LineSplitter()
-
-    def count(lines: Sequence[bytes | Oversized]) -> None:
-        nonlocal meter
-        for line in lines:
-            if isinstance(line, bytes):
-                for event in transcript.feed(line.decode("utf-8", "replace")):
-                    if isinstance(event, Usage):
-                        meter = meter.metered(event)
-
+    meter = Meter()
     with log.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            count(splitter.feed(chunk))
-    count(splitter.flush())
+        chunks = iter(lambda: file.read(_CHUNK), b"")
+        for event in events_in(lines_in(chunks), transcript):
+            if isinstance(event, Usage):
+                meter = meter.metered(event)
     return meter.total
 
 

@@ -11,7 +11,6 @@ from ralph.events import (
     ApiRetry,
     Denial,
     Event,
-    Meta,
     RateLimited,
     SessionEnded,
     SessionStarted,
@@ -24,6 +23,7 @@ from ralph.lines import Oversized
 from ralph.quantities import format_duration
 from ralph.runners import Launch, Request, Runner
 from ralph.transcripts import Transcript
+from ralph.transcripts.reader import Reader
 from ralph.verdict import MOST_CORRECTIONS, Promise
 
 _POLL = 0.2
@@ -159,7 +159,7 @@ class _Conversation:
     kit: SessionKit
     request: Request
     session_id: str
-    transcript: Transcript = field(init=False)
+    reader: Reader = field(init=False)
     process: Process = field(init=False)
     next_launch: Launch | None = None
     exit_code: int | None = None
@@ -177,7 +177,7 @@ class _Conversation:
     unobserved: list[Event] = field(default_factory=list[Event])
 
     def __post_init__(self) -> None:
-        self.transcript = self.kit.transcript()
+        self.reader = Reader(self.kit.transcript())
 
     def begin(self, process: Process, launch: Launch) -> None:
         """Talk to a process that has just been started."""
@@ -192,16 +192,13 @@ class _Conversation:
         complaints = [line.strip() for line in self.process.stderr_tail.splitlines() if line.strip()]
         self.complaint = complaints[-1][:500] if complaints else ""
         if self.next_launch is None:
-            self._take(self.transcript.flush())
+            self._take(self.reader.close())
             self._have_observed()
 
     def hear(self, lines: Sequence[bytes | Oversized]) -> None:
         """Take in lines that were read together; what they say is observed in one go."""
         for line in lines:
-            if isinstance(line, Oversized):
-                self._take([Meta({"oversized_line": line.size})])
-            else:
-                self._take(self.transcript.feed(line.decode("utf-8", "replace")))
+            self._take(self.reader.hear(line))
             if len(self.unobserved) >= _TOGETHER:
                 self._have_observed()
         self._have_observed()

@@ -37,7 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "runners": {"budget", "jsonline", "verdict"},
     "sensitive": set(),
     "trailers": {"budget", "jsonline", "verdict"},
-    "transcripts": {"budget", "jsonline"},
+    "transcripts": {"budget", "jsonline", "lines"},
     "verdict": set(),
     # edges: one door per effect
     "agent": {"environ", "files", "jsonline", "lines", "nearest", "pricing", "process"},

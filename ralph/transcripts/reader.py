@@ -1,0 +1,31 @@
+"""The one path from raw lines to events: for a session while it runs, and for its log afterwards."""
+
+from collections.abc import Iterable, Iterator
+
+from ralph.events import Event, Meta
+from ralph.lines import Oversized
+from ralph.transcripts.base import Transcript
+
+
+class Reader:
+    """Takes in lines as they were read, whatever their bytes."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+
+    def hear(self, line: bytes | Oversized) -> list[Event]:
+        if isinstance(line, Oversized):
+            return [Meta({"oversized_line": line.size})]
+        return self._transcript.feed(line.decode("utf-8", "replace"))
+
+    def close(self) -> list[Event]:
+        """Take in that no more will come."""
+        return self._transcript.flush()
+
+
+def events_in(lines: Iterable[bytes | Oversized], transcript: Transcript) -> Iterator[Event]:
+    """Read a whole log, one line at a time."""
+    reader = Reader(transcript)
+    for line in lines:
+        yield from reader.hear(line)
+    yield from reader.close()
