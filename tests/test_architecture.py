@@ -13,7 +13,7 @@ PACKAGE = Path(ralph.__file__).parent
 COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
-    "budget", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
+    "budget", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
     "sensitive", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
@@ -25,6 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "quantities": set(),
     # pure: no I/O, no clock
     "budget": set(),
+    "digest": {"verdict"},
     "excerpt": set(),
     "failures": {"verdict"},
     "goal": {"nearest"},
