@@ -2,8 +2,11 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ralph import jsonline
+from ralph.digest import NAMELESS, Tally
 from ralph.events import (
     ApiRetry,
     CheckEnded,
@@ -27,12 +30,19 @@ from ralph.events import (
     Waiting,
 )
 from ralph.quantities import format_duration, format_money, timestamp
+from ralph.ui import callouts
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import one_line, visible
 from ralph.verdict import TOOL
 
 _LABEL = 9
 _FAILED_LINES = 8
+_KEPT_OUTPUT = 20_000
+"""Characters of a call's output that are kept until it ends: of one that failed the first lines are shown."""
+
+_KEPT_CALLS = 1000
+"""Calls whose output is kept: an agent may print for calls that it never ends."""
+
 _TELLING = ("command", "file_path", "path", "pattern", "skill", "summary")
 """Tool parameters that say most about a call."""
 
@@ -51,12 +61,16 @@ class Console:
         self._outlet = outlet
         self._detail = detail
         self._root = root
-        self._tools: dict[str, str] = {}
-        self._output: dict[str, str] = {}
+        self._tally = Tally()
+        self._output: dict[str, _Output] = {}
+        self._reported: Usage | None = None
 
-    def __call__(self, events: Sequence[Event], _at: str, _lines: bytes) -> None:
-        lines = [line for event in events for line in self.lines(event)]
-        if self._detail > Detail.QUIET and lines:
+    def __call__(self, events: Sequence[Event], at: str | None, _lines: bytes) -> None:
+        """Show events that were read together, `at` this moment if it is known."""
+        if self._detail is Detail.QUIET:
+            return
+        lines = [line for event in events for line in self.lines(event, at)]
+        if lines:
             self._write(lines)
 
     def say(self, label: str, text: str) -> None:
@@ -68,25 +82,30 @@ class Console:
         folded = lines if width is None else [part for line in lines for part in _folded(line, width)]
         self._outlet.write("".join(f"{line}\n" for line in folded))
 
-    def lines(self, event: Event) -> list[str]:
+    def lines(self, event: Event, at: str | None) -> list[str]:
         """What to show of an event."""
         match event:
             case IterationStarted(iteration=number):
+                self._forget_session()
+                self._reported = None
                 return ["", f"── iteration {number} " + "─" * 40]
             case SessionStarted():
-                return _labelled("session", f"{event.model} · agent version {event.version}")
+                return _session_started(event)
             case Text():
                 return self._text(event)
             case ToolStart():
-                self._tools[event.id] = event.name
+                self._tally.starts(event, at)
                 if event.name == TOOL and not self._verbose:
                     return []  # the summary follows
                 return _labelled(one_line(event.name, 20), self._brief(event.input))
             case ToolOutput():
-                self._output[event.id] = self._output.get(event.id, "") + event.text + "\n"
+                self._keep(event)
                 return []
             case ToolEnd():
-                return self._tool_end(event)
+                return self._tool_end(event, at)
+            case Usage():
+                self._tally.uses(event)
+                return []
             case RateLimited():
                 return [] if event.status == "allowed" else _labelled("quota", _quota(event))
             case ApiRetry():
@@ -95,13 +114,15 @@ class Console:
                 )
             case TurnEnded():
                 return _labelled("error", one_line(event.text or event.subtype, 300)) if event.is_error else []
+            case SessionEnded():
+                return self._session_ended()
             case IterationEnded():
                 return self._iteration_ended(event)
             case CheckEnded():
                 return self._check_ended(event)
             case Waiting():
                 return _labelled("waiting", f"until {timestamp(event.until)}: {one_line(event.reason, 300)}")
-            case Usage() | Meta() | SessionEnded() | RunStarted() | RunEnded():
+            case Meta() | RunStarted() | RunEnded():
                 return []
 
     @property
@@ -111,9 +132,9 @@ class Console:
     def _text(self, event: Text) -> list[str]:
         match event.tag:
             case Tag.AI:
-                return _labelled("agent", event.text)
+                return [] if _is_answer(event.text) and not self._verbose else _labelled("agent", event.text)
             case Tag.THINK:
-                return _labelled("thinks", event.text if self._verbose else one_line(event.text, 100))
+                return self._thought(event)
             case Tag.PROMPT:
                 return _labelled("told", event.text if self._verbose else one_line(event.text, 160))
             case Tag.SYS:
@@ -121,14 +142,46 @@ class Console:
             case Tag.TOOL | Tag.USER:
                 return _labelled("tool" if event.tag is Tag.TOOL else "user", event.text) if self._verbose else []
 
-    def _tool_end(self, event: ToolEnd) -> list[str]:
-        output = self._output.pop(event.id, "")
-        name = self._tools.pop(event.id, "tool")
-        if event.status is ToolStatus.FAIL:
-            lines = output.strip().splitlines()
-            kept = lines if self._verbose else [one_line(line, 200) for line in lines[:_FAILED_LINES]]
-            return _labelled("", "\n".join([f"{one_line(name, 40)} failed:", *kept]))
-        return _labelled("", output) if self._verbose and output.strip() else []
+    def _thought(self, event: Text) -> list[str]:
+        if self._tally.says(event):
+            return _labelled("PLAN", event.text.strip() if self._verbose else callouts.plan(event.text))
+        return _labelled("thinks", event.text if self._verbose else one_line(event.text, 100))
+
+    def _keep(self, event: ToolOutput) -> None:
+        self._tally.prints(event)
+        if (output := self._output.get(event.id)) is None:
+            output = self._output[event.id] = _Output()
+            if len(self._output) > _KEPT_CALLS:
+                del self._output[next(iter(self._output))]
+        if self._verbose or output.length < _KEPT_OUTPUT:
+            output.keep(event.text if self._verbose else event.text[:_KEPT_OUTPUT])
+
+    def _tool_end(self, event: ToolEnd, at: str | None) -> list[str]:
+        ended = self._tally.ends(event, at)
+        kept = self._output.pop(event.id, None)
+        if event.status is not ToolStatus.FAIL and not self._verbose:
+            return []
+        name = one_line(ended.name or NAMELESS, 40)
+        output = "" if kept is None else "\n".join(kept.parts).strip()
+        if not self._verbose:
+            first = [one_line(line, 200) for line in output.splitlines()[:_FAILED_LINES]]
+            return _labelled("", "\n".join([f"{name} failed:", *first]))
+        word = "failed" if event.status is ToolStatus.FAIL else event.status
+        said = callouts.call(f"{name} {word}", ended.seconds, ended.lines)
+        return _labelled("", f"{said}:\n{output}" if output else said)
+
+    def _session_ended(self) -> list[str]:
+        """Say what was done and what it took, as far as events told; then forget the session."""
+        digest = self._tally.digest()
+        self._forget_session()
+        did = callouts.actions(digest)
+        used = callouts.report(digest.usage) if digest.usage is not None else ""
+        self._reported = digest.usage
+        return [*(_labelled("ACTIONS", did) if did else []), *(_labelled("REPORT", used) if used else [])]
+
+    def _forget_session(self) -> None:
+        self._tally = Tally()
+        self._output.clear()
 
     def _brief(self, tool_input: Mapping[str, object]) -> str:
         named = [str(tool_input[key]) for key in _TELLING if key in tool_input]
@@ -136,10 +189,11 @@ class Console:
         return one_line(said.replace(f"{self._root}/", "") if self._root else said, 400 if self._verbose else 100)
 
     def _iteration_ended(self, event: IterationEnded) -> list[str]:
+        """Summary and commit; cost and context only if the session's report has not just told them."""
         facts = [f"commit {event.commit[:10]}"]
-        if event.cost_usd is not None:
+        if event.cost_usd is not None and (self._reported is None or self._reported.cost_usd is None):
             facts.append(format_money(event.cost_usd))
-        if event.context_pct is not None:
+        if event.context_pct is not None and (self._reported is None or self._reported.context_pct is None):
             facts.append(f"context {event.context_pct:.0f} %")
         said = "claims DONE" if event.verdict == "DONE" else event.summary
         return [*_labelled("summary", said), *_labelled("", " · ".join(facts))]
@@ -151,6 +205,36 @@ class Console:
         why = "ran out of time" if event.exit_code is None else _status(event.exit_code)
         tail = event.output.strip().splitlines()[-_FAILED_LINES:] or ["(it printed nothing)"]
         return _labelled("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]))
+
+
+@dataclass(slots=True)
+class _Output:
+    """What a call has printed: in parts, since joining them each time would cost more than all else."""
+
+    parts: list[str] = field(default_factory=list[str])
+    length: int = 0
+
+    def keep(self, text: str) -> None:
+        self.parts.append(text)
+        self.length += len(text) + 1
+
+
+def _session_started(event: SessionStarted) -> list[str]:
+    """Model and version; of an agent that tells neither, the session's id."""
+    version = f"agent version {event.version}" if event.version else ""
+    return _labelled("session", " · ".join(filter(None, [event.model, version])) or event.session_id)
+
+
+def _is_answer(text: str) -> bool:
+    """Tell whether a text is the verdict as JSON and nothing else: some agents give it so, and the summary follows."""
+    text = text.strip()
+    if not text.startswith("{") or not text.endswith("}"):
+        return False
+    try:
+        answer = jsonline.mapping(jsonline.decode(text))
+    except jsonline.Malformed:
+        return False
+    return set(answer) == {"summary"} and isinstance(answer["summary"], str)
 
 
 def _folded(line: str, width: int) -> list[str]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import termios
+import tracemalloc
 import typing
 
 import pytest
@@ -113,6 +114,9 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
         (ToolStart("1", "Read", {"file_path": "/repo/src/x.py"}), "Read       src/x.py\n"),
         (ToolStart("1", "StructuredOutput", {"summary": "x"}), ""),
         (SessionStarted("s", "opus", "2.1", (), ""), "session    opus · agent version 2.1\n"),
+        (SessionStarted("s", "opus", "", (), ""), "session    opus\n"),
+        (SessionStarted("s", "", "2.1", (), ""), "session    agent version 2.1\n"),
+        (SessionStarted("0199-abcd", "", "", (), ""), "session    0199-abcd\n"),
         (RateLimited("allowed", None, "five_hour"), ""),
         (
             RateLimited("rejected", 1_794_790_100.0, "weekly"),
@@ -138,6 +142,145 @@ def test_an_event_is_shown_as(event: Event, text: str) -> None:
 def test_an_iterations_end_tells_summary_commit_cost_and_context() -> None:
     text = shown(IterationEnded(3, "CONTINUE", "0123456789abcdef", 0.25, 41.6, "Did it.\nNext: more."))
     assert text == "summary    Did it.\n           Next: more.\n           commit 0123456789 · $0.25 · context 42 %\n"
+
+
+# What a session planned, did and used
+
+
+def ended(*events: Event, detail: Detail = Detail.NORMAL) -> str:
+    """What is said when a session of these events ends."""
+    told = shown(*events, detail=detail)
+    return shown(*events, SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log=""), detail=detail)[
+        len(told) :
+    ]
+
+
+def test_the_first_thought_is_shown_as_the_plan() -> None:
+    text = shown(
+        Text(Tag.THINK, "First,\n\n  look\n"), Text(Tag.THINK, "Hm.\nWell."), Text(Tag.THINK, "**Plan**\n1. go")
+    )
+    assert text == "PLAN       First,\n           look\nthinks     Hm. Well.\nPLAN       **Plan**\n           1. go\n"
+
+
+def test_of_a_long_plan_six_lines_are_shown_and_all_of_them_verbosely() -> None:
+    steps = Text(Tag.THINK, "Plan\n" + "".join(f"{number}. step\n\n" for number in range(1, 10)))
+    assert shown(steps).splitlines() == [
+        "PLAN       Plan",
+        *(f"           {number}. step" for number in range(1, 5)),
+        "           5. step …",
+    ]
+    assert "           9. step\n" in shown(steps, detail=Detail.VERBOSE)
+
+
+def test_a_session_ends_with_what_it_did_and_used() -> None:
+    events = (
+        ToolStart("1", "read", {}),
+        ToolEnd("1", ToolStatus.UNKNOWN),
+        ToolStart("2", "shell", {}),
+        ToolOutput("2", "line\n" * 14),
+        ToolEnd("2", ToolStatus.OK, 300),
+        ToolStart("3", "shell", {}),
+        ToolOutput("3", "no"),
+        ToolEnd("3", ToolStatus.FAIL, 100),
+        Usage(2528, 84, 2612, "gpt", cache_read_tokens=60, context_pct=2.1, cost_usd=0.0113),
+    )
+    assert ended(*events) == (
+        "ACTIONS    shell 2: 1 ok, 1 failed · 0.4s · 15 lines\n"
+        "           read 1: 1 unknown · 0.0s\n"
+        "REPORT     2,612 tokens: 2,528 in (60 cached), 84 out · $0.0113 · context 2 %\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        (Usage(total_tokens=5000), "5,000 tokens"),
+        (Usage(prompt_tokens=10, completion_tokens=5, cache_read_tokens=0), "15 tokens: 10 in, 5 out"),
+        (Usage(completion_tokens=1), "1 token: 1 out"),
+        (Usage(total_tokens=0, prompt_tokens=0, completion_tokens=0, cost_usd=0.0), "0 tokens · $0.00"),
+        (Usage(cost_usd=1.5), "$1.50"),
+        (Usage(context_pct=40.4), "context 40 %"),
+    ],
+)
+def test_a_report_says_only_what_was_told(usage: Usage, text: str) -> None:
+    assert ended(usage) == f"REPORT     {text}\n"
+
+
+@pytest.mark.parametrize(
+    "events",
+    [(), (Text(Tag.AI, "Plan: x"),), (Usage(model="gpt"),), (ToolStart("1", "StructuredOutput", {}),), (Meta({}),)],
+)
+def test_what_no_event_told_is_not_said(events: tuple[Event, ...]) -> None:
+    assert ended(*events) == ""
+
+
+def test_a_new_session_begins_with_nothing() -> None:
+    first = (ToolStart("1", "shell", {}), ToolOutput("1", "x"), Usage(total_tokens=5), Text(Tag.THINK, "Plan"))
+    assert ended(*first, IterationStarted(2, "s", "log"), Text(Tag.THINK, "look")) == ""
+    gone = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")
+    assert ended(*first, gone) == ""
+    assert shown(*first, gone, Text(Tag.THINK, "look")).endswith("PLAN       look\n")
+
+
+def test_what_the_report_has_told_the_iterations_end_does_not_repeat() -> None:
+    gone = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")
+    end = IterationEnded(1, "CONTINUE", "0" * 40, 0.25, 41.6, "Did it.")
+    commit = f"commit {'0' * 10}"
+    assert shown(Usage(cost_usd=0.25, context_pct=41.6), gone, end).endswith(f" {commit}\n")
+    assert shown(Usage(total_tokens=5), gone, end).endswith(f" {commit} · $0.25 · context 42 %\n")
+    assert shown(Usage(cost_usd=0.25), gone, end).endswith(f" {commit} · context 42 %\n")
+    assert shown(gone, end).endswith(f" {commit} · $0.25 · context 42 %\n")
+    assert shown(Usage(cost_usd=0.25), gone, IterationStarted(2, "", ""), end).endswith(" · $0.25 · context 42 %\n")
+
+
+def test_a_duration_is_taken_from_the_stamps_where_there_are_any() -> None:
+    for stamps, said in ((("2026-11-16T00:00:01.000Z", "2026-11-16T00:00:03.500Z"), " · 2.5s"), ((None, None), "")):
+        stream = io.StringIO()
+        console = Console(Outlet(stream))
+        console([ToolStart("1", "shell", {})], stamps[0], b"")
+        console([ToolEnd("1", ToolStatus.OK)], stamps[1], b"")
+        console([SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")], stamps[1], b"")
+        assert stream.getvalue().endswith(f"ACTIONS    shell 1: 1 ok{said}\n")
+
+
+def test_verbosely_every_call_tells_how_it_ended() -> None:
+    start, said = ToolStart("1", "Bash", {"command": "ls"}), ToolOutput("1", "a\nb\n")
+    ok, failed = ToolEnd("1", ToolStatus.OK, 2500), ToolEnd("1", ToolStatus.FAIL)
+    assert shown(start, said, ok, detail=Detail.VERBOSE).endswith(
+        "Bash ok · 2.5s · 2 lines:\n           a\n           b\n"
+    )
+    assert shown(start, said, failed, detail=Detail.VERBOSE).endswith(
+        "Bash failed · 0.0s · 2 lines:\n           a\n           b\n"
+    )
+    assert shown(start, ok, detail=Detail.VERBOSE).endswith("Bash ok · 2.5s\n")
+    assert shown(start, said, ok) == "Bash       ls\n"
+
+
+@pytest.mark.parametrize("text", ['{"summary": "DONE"}', ' {"summary":"I did {this}.\\nNext"}\n'])
+def test_an_answer_in_json_is_not_shown_for_its_summary_follows(text: str) -> None:
+    assert shown(Text(Tag.AI, text)) == ""
+    assert "summary" in shown(Text(Tag.AI, text), detail=Detail.VERBOSE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"summary": "x", "more": 1}', '{"summary": 1}', "{}", "{summary}", '[{"summary": "x"}]', 'So: {"summary": "x"}'],
+)
+def test_what_is_not_just_an_answer_is_shown(text: str) -> None:
+    assert shown(Text(Tag.AI, text)) == f"agent      {text}\n"
+
+
+@pytest.mark.parametrize("call", ["always the same", "{}"], ids=["one call", "many calls"])
+def test_what_calls_print_without_end_is_not_kept(call: str) -> None:
+    console = Console(Outlet(io.StringIO()))
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            console([ToolOutput(call.format(number), f"{number:01000}")], AT, b"")
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 3_000_000
 
 
 def test_a_claim_is_shown_as_a_claim() -> None:

@@ -1,0 +1,62 @@
+"""What a session planned, did and used, in a few lines each. What the agent did not report is not said."""
+
+from ralph.digest import Digest, ToolRow
+from ralph.events import Usage
+from ralph.quantities import format_duration, format_money
+from ralph.ui.sanitise import one_line
+
+_PLAN_LINES = 6
+_PLAN_WIDTH = 160
+
+
+def plan(text: str) -> str:
+    """The first lines of a plan."""
+    lines = [line for line in text[: _PLAN_LINES * _PLAN_WIDTH * 8].splitlines() if line.strip()]
+    kept = [one_line(line, _PLAN_WIDTH) for line in lines[:_PLAN_LINES]]
+    if len(lines) > _PLAN_LINES:
+        kept[-1] += " …"
+    return "\n".join(kept)
+
+
+def actions(digest: Digest) -> str:
+    """A line for each tool; empty if none was called."""
+    return "\n".join(_row(row) for row in digest.tools)
+
+
+def report(usage: Usage) -> str:
+    """Tokens, dollars and context, as far as they were told."""
+    context = "" if usage.context_pct is None else f"context {usage.context_pct:.0f} %"
+    cost = "" if usage.cost_usd is None else format_money(usage.cost_usd)
+    return " · ".join(filter(None, [_tokens(usage), cost, context]))
+
+
+def call(status: str, seconds: float | None, lines: int) -> str:
+    """How one call, or all of a tool's, went."""
+    took = "" if seconds is None else format_duration(seconds)
+    return " · ".join(filter(None, [status, took, _counted(lines, "line") if lines else ""]))
+
+
+def _row(row: ToolRow) -> str:
+    ends = {"ok": row.ok, "failed": row.failed, "unknown": row.unknown}
+    status = ", ".join(f"{number:,} {word}" for word, number in ends.items() if number)
+    return call(f"{one_line(row.name, 40)} {row.calls:,}: {status}", row.seconds, row.lines)
+
+
+def _tokens(usage: Usage) -> str:
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    total = usage.total_tokens
+    if total is None and (prompt is not None or completion is not None):
+        total = (prompt or 0) + (completion or 0)
+    if not total:
+        return "" if total is None else "0 tokens"
+    cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
+    parts = [
+        "" if prompt is None else f"{prompt:,} in{cached}",
+        "" if completion is None else f"{completion:,} out",
+    ]
+    detail = ", ".join(filter(None, parts))
+    return _counted(total, "token") + (f": {detail}" if detail else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
