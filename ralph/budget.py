@@ -33,6 +33,13 @@ def context_pct(prompt_tokens: int, window: int) -> float:
     return round(prompt_tokens / window * 100, 1) if window > 0 else 0.0
 
 
+def total_tokens(usage: Usage) -> int | None:
+    """All tokens of a session: the agent's own sum, else that of what it told; None if it told nothing."""
+    if usage.total_tokens is not None or (usage.prompt_tokens is None and usage.completion_tokens is None):
+        return usage.total_tokens
+    return (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Spend:
     """What was used. `costed` tells whether any agent reported a cost: without one, zero dollars means unknown."""
@@ -51,7 +58,7 @@ class Spend:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A fold over usage events: closed sessions in `before`, the open one in `session`, last figure first."""
+    """A fold over usage events: closed sessions in `before`, the open one in `session`."""
 
     before: Spend = Spend()
     session: Spend = Spend()
@@ -62,10 +69,9 @@ class Meter:
         return self.before + self.session
 
     def metered(self, usage: Usage) -> "Meter":
-        """Take in what the open session has used so far."""
-        cost = self.session.cost_usd if usage.cost_usd is None else usage.cost_usd
-        tokens = self.session.tokens if usage.total_tokens is None else usage.total_tokens
-        session = Spend(cost, tokens, self.session.costed or usage.cost_usd is not None)
+        """Take in what the open session has used so far. What was spent once stays spent, whatever is said later."""
+        told = Spend(usage.cost_usd or 0.0, total_tokens(usage) or 0, costed=usage.cost_usd is not None)
+        session = self.session.at_least(told)
         pct = self.context_pct if usage.context_pct is None else usage.context_pct
         return Meter(self.before, session, pct)
 

@@ -3,10 +3,14 @@
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph import jsonline
+
+if TYPE_CHECKING:
+    from ralph.events import Usage  # 10 ms to import, and ralph-claude knows no events of ralph's
 
 _MILLION = 1_000_000
 _DATE = re.compile(r"-\d{8}$")
@@ -74,8 +78,12 @@ class Prices:
 
     def dollars(self, model: str, tokens: Tokens) -> float | None:
         """What one message of `model` costs; None when nobody has said."""
-        price = self.models.get(canonical(model))
+        price = self.price(model)
         return None if price is None else price.dollars(tokens)
+
+    def price(self, model: str) -> Price | None:
+        """The price of the model by this very name, else by the one it is listed under."""
+        return self.models.get(model) or self.models.get(canonical(model))
 
 
 def canonical(model: str) -> str:
@@ -83,27 +91,80 @@ def canonical(model: str) -> str:
     return _DATE.sub("", model.removesuffix("[1m]"))
 
 
-def parse(text: str) -> Prices:
-    """Read a table; what is not a price raises ValueError."""
+def priced(usage: "Usage", prices: Prices, model: str) -> "Usage":
+    """Fill in what a session's tokens cost, if its agent told them but no cost, and its model has a price.
+
+    `model` is the one that was asked for; the one that the agent names counts more.
+    """
+    if usage.cost_usd is not None or (usage.prompt_tokens is None and usage.completion_tokens is None):
+        return usage
+    price = prices.price(usage.model or model)
+    if price is None:
+        return usage
+    written, read = usage.cache_creation_tokens or 0, usage.cache_read_tokens or 0
+    fresh = max(0, (usage.prompt_tokens or 0) - written - read)
+    # The rates for long prompts hold message by message, and a session's sum tells of no message: the base rates, then.
+    return replace(usage, cost_usd=price.rates.dollars(Tokens(fresh, usage.completion_tokens or 0, written, read)))
+
+
+def parse(text: str, source: str = "pricing.toml") -> Prices:
+    """Read a table; what is not one raises a ValueError that names `source`, the model and the field."""
     import tomllib
 
-    return Prices({model: _price(jsonline.mapping(entry)) for model, entry in tomllib.loads(text).items()})
+    try:
+        entries = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{source}: not TOML: {error}") from error
+    return Prices({model: _price(entry, f"{source}: [{model}]") for model, entry in entries.items()})
 
 
 @functools.cache
 def shipped() -> Prices:
-    """The table that comes with ralph."""
+    """The table that comes with ralph, for ralph-claude alone: what others cost is for them or the user to say."""
     return parse(Path(__file__).with_name("pricing.toml").read_text("utf-8"))
 
 
-def _price(entry: Mapping[str, object]) -> Price:
-    above = jsonline.mapping(entry.get("above"))
-    return Price(_rates(entry), jsonline.count(above.get("prompt")), _rates(above) if above else None)
+_KINDS = ("input", "output", "cache_write", "cache_read")
 
 
-def _rates(entry: Mapping[str, object]) -> Rates:
-    names = ("input", "output", "cache_write", "cache_read")
-    amounts = [jsonline.amount(entry.get(name)) for name in names]
-    if missing := [name for name, amount in zip(names, amounts, strict=True) if amount is None]:
-        raise ValueError(f"no price for {', '.join(missing)}")
-    return Rates(*(amount for amount in amounts if amount is not None))
+def _price(value: object, where: str) -> Price:
+    entry = _table(value, where, {*_KINDS, "above"})
+    if "above" not in entry:
+        return Price(_rates(entry, where))
+    above = _table(entry["above"], f"{where} above", {*_KINDS, "prompt"})
+    longest = jsonline.count(above.get("prompt"))
+    if not longest:
+        raise ValueError(f"{where} above: prompt: not a number of tokens")
+    return Price(_rates(entry, where), longest, _rates(above, f"{where} above"))
+
+
+def _rates(entry: Mapping[str, object], where: str) -> Rates:
+    """Read the rates; a prompt that is written to a cache or read from it costs as any other unless they say more."""
+    fresh = _rate(entry, "input", where)
+    return Rates(
+        fresh,
+        _rate(entry, "output", where),
+        _rate(entry, "cache_write", where) if "cache_write" in entry else fresh,
+        _rate(entry, "cache_read", where) if "cache_read" in entry else fresh,
+    )
+
+
+def _rate(entry: Mapping[str, object], name: str, where: str) -> float:
+    if name not in entry:
+        raise ValueError(f"{where} {name}: missing")
+    amount = jsonline.amount(entry[name])
+    if amount is None:
+        raise ValueError(f"{where} {name}: not an amount of dollars")
+    return amount
+
+
+def _table(value: object, where: str, known: set[str]) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: not a table of rates")
+    entry = jsonline.mapping(value)  # pyright: ignore[reportUnknownArgumentType] - TOML
+    for name, item in entry.items():
+        if name not in known:
+            dotted = isinstance(item, dict)  # [gpt-5.1] is the table "1" in the table "gpt-5"
+            hint = " (a model's name with a dot in it needs quotes)" if dotted else ""
+            raise ValueError(f"{where} {name}: unknown field{hint}")
+    return entry

@@ -55,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
     "recorder": {"budget"},
     "recovery": {"budget", "history", "lines", "run", "trailers", "transcripts"},
     "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "transcripts"},
-    "ui": {"digest", "jsonline", "verdict"},
+    "ui": {"budget", "digest", "jsonline", "verdict"},
     "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols
     "session": PURE,

@@ -40,6 +40,26 @@ def test_a_figure_that_is_not_told_stays_as_it_was() -> None:
     assert (meter.total, meter.context_pct) == (Spend(0.25, 10, costed=True), 5.0)
 
 
+def test_within_a_session_nothing_that_was_spent_is_taken_back() -> None:
+    meter = Meter().metered(Usage(total_tokens=30, cost_usd=0.5, context_pct=50.0))
+    meter = meter.metered(Usage(total_tokens=10, cost_usd=0.25, context_pct=5.0))
+    assert (meter.total, meter.context_pct) == (Spend(0.5, 30, costed=True), 5.0)  # a context can be made smaller
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (Usage(prompt_tokens=7, completion_tokens=5), 12),
+        (Usage(prompt_tokens=7), 7),
+        (Usage(completion_tokens=5), 5),
+        (Usage(prompt_tokens=7, completion_tokens=5, total_tokens=20), 20),
+        (Usage(cost_usd=1.0), 0),
+    ],
+)
+def test_without_a_sum_the_parts_are_added(usage: Usage, tokens: int) -> None:
+    assert Meter().metered(usage).total.tokens == tokens
+
+
 def test_sessions_add_up() -> None:
     meter = Meter(before=Spend(1.0, 100, costed=True))
     for _ in range(2):

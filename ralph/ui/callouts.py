@@ -1,5 +1,6 @@
 """What a session planned, did and used, in a few lines each. What the agent did not report is not said."""
 
+from ralph.budget import total_tokens
 from ralph.digest import Digest, ToolRow
 from ralph.events import Usage
 from ralph.quantities import format_duration, format_money
@@ -44,9 +45,7 @@ def _row(row: ToolRow) -> str:
 
 def _tokens(usage: Usage) -> str:
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
-    total = usage.total_tokens
-    if total is None and (prompt is not None or completion is not None):
-        total = (prompt or 0) + (completion or 0)
+    total = total_tokens(usage)
     if not total:
         return "" if total is None else "0 tokens"
     cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
