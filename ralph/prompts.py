@@ -21,6 +21,9 @@ RECENT = 10
 _LONGEST_SUMMARY = 4000
 _LONGEST_QUOTE = 12_000
 
+MAP = ".ralph/codebase-map.md"
+"""What a scout found out about the code base, for every worker to read."""
+
 
 class PromptError(RalphError):
     """A template cannot be rendered."""
@@ -45,6 +48,7 @@ class Prompts:
                 "goal": goal.text,
                 "iteration": run.iteration,
                 "has_agents_md": (root / "AGENTS.md").is_file(),
+                "codebase_map": "" if shrunk else _codebase_map(root),
                 "recent": [
                     {
                         "number": item.number,
@@ -65,6 +69,18 @@ class Prompts:
                 "promise": PROMISE,
             },
         )
+
+    def scout(self, root: Path, *, structured: bool) -> str:
+        """What a scout session is told, which maps the code base and changes nothing.
+
+        `structured`: the agent has the StructuredOutput tool; without it, its last message is the map.
+        """
+        variables = {
+            "has_agents_md": (root / "AGENTS.md").is_file(),
+            "has_map": bool(_codebase_map(root)),
+            "structured": structured,
+        }
+        return self._render("scout.md.j2", variables)
 
     def _render(self, name: str, variables: Mapping[str, object]) -> str:
         folders = tuple(str(folder) for folder in (self.overrides, _shipped()) if folder is not None)
@@ -103,6 +119,17 @@ def _environment(folders: tuple[str, ...]) -> jinja2.Environment:
     )
     environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType] - jinja2 does not type it
     return environment
+
+
+def _codebase_map(root: Path) -> str:
+    """The map, both its ends if it is long; empty where there is none. A link is none: it may lead anywhere."""
+    path = root / MAP
+    if path.is_symlink() or not path.is_file():
+        return ""
+    try:
+        return both_ends(path.read_text("utf-8", "replace").strip(), _LONGEST_QUOTE)
+    except OSError:  # a worker finds its way without a map
+        return ""
 
 
 def _shipped() -> Path:

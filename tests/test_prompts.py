@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ralph.goal import Goal, parse_goal
 from ralph.history import History, Iteration
-from ralph.prompts import RECENT, PromptError, Prompts, fenced
+from ralph.prompts import MAP, RECENT, PromptError, Prompts, fenced
 from ralph.run import CheckRecord, Run
 from ralph.verdict import PROMISE, Promise, Reply, Verdict
 
@@ -69,6 +69,48 @@ def test_the_first_prompt_holds_the_goal_and_the_rules(tmp_path: Path) -> None:
 def test_agents_md_is_named_where_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").touch()
     assert "Read AGENTS.md" in worker(tmp_path)
+
+
+def draw_map(root: Path, content: str | bytes) -> Path:
+    path = root / MAP
+    path.parent.mkdir()
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_a_map_of_the_code_base_is_quoted_before_the_progress(tmp_path: Path) -> None:
+    assert "map of the code base" not in worker(tmp_path)
+    draw_map(tmp_path, "# Map\n\n```sh\nmake\n```\n{{ 7 * 7 }}\n")
+    prompt = worker(tmp_path)
+    assert "````text\n# Map\n\n```sh\nmake\n```\n{{ 7 * 7 }}\n````\n" in prompt
+    assert prompt.index("# Before you start") < prompt.index("may be out of\ndate") < prompt.index("# Progress so far")
+
+
+def test_a_shrunk_prompt_goes_without_the_map(tmp_path: Path) -> None:
+    plain = worker(tmp_path, shrunk=True)
+    draw_map(tmp_path, "# Map")
+    assert worker(tmp_path, shrunk=True) == plain
+
+
+def test_of_a_long_map_both_ends_are_quoted(tmp_path: Path) -> None:
+    plain = worker(tmp_path)
+    draw_map(tmp_path, b"first" + b"\xff" * 1_000_000 + b"last")
+    assert len(worker(tmp_path)) < len(plain) + 12_500
+    assert "first" in worker(tmp_path)
+    assert "last\n```" in worker(tmp_path)
+
+
+def test_what_is_no_map_is_not_quoted(tmp_path: Path) -> None:
+    plain = worker(tmp_path)
+    path = draw_map(tmp_path, " \n")
+    assert worker(tmp_path) == plain
+    path.unlink()
+    (tmp_path / "elsewhere").write_text("secret")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert worker(tmp_path) == plain
+    path.unlink()
+    path.mkdir()
+    assert worker(tmp_path) == plain
 
 
 def test_the_recent_iterations_are_quoted_and_the_older_ones_counted(tmp_path: Path) -> None:
@@ -206,3 +248,42 @@ def test_a_prompt_that_is_echoed_claims_nothing(tmp_path: Path, reply: Reply) ->
     prompt = worker(tmp_path, run, text=f"Print\n\n{PROMISE}\n\n  {PROMISE}\n", reply=reply)
     assert not Promise().after(prompt).made
     assert prompt.count(PROMISE) >= 4
+
+
+# The scout's
+
+
+def test_a_scout_is_told_what_to_map_and_to_change_nothing(tmp_path: Path) -> None:
+    prompt = Prompts().scout(tmp_path, structured=True)
+    for said in (
+        "Change nothing",
+        "Layout",
+        "Build, test, run",
+        "Entry points",
+        "Conventions",
+        "Pitfalls",
+        "80 to 200",
+    ):
+        assert said in prompt
+    for unsaid in ("{{", "{%", "AGENTS.md", "earlier map"):
+        assert unsaid not in prompt
+
+
+def test_a_scouts_answer_is_asked_for_in_the_way_its_agent_can_give_it(tmp_path: Path) -> None:
+    structured, plain = (Prompts().scout(tmp_path, structured=kind) for kind in (True, False))
+    assert ("StructuredOutput" in structured, "last message" in structured) == (True, False)
+    assert ("StructuredOutput" in plain, "last message" in plain) == (False, True)
+
+
+def test_a_scout_begins_with_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").touch()
+    draw_map(tmp_path, "{{ 7 * 7 }} and an old word")
+    prompt = Prompts().scout(tmp_path, structured=True)
+    assert "Begin with AGENTS.md" in prompt
+    assert "There is an earlier map" in prompt
+    assert "an old word" not in prompt
+
+
+def test_a_projects_own_scout_template_comes_first(tmp_path: Path) -> None:
+    override(tmp_path, "Look: {{ structured }}").rename(tmp_path / "prompts" / "scout.md.j2")
+    assert Prompts(tmp_path / "prompts").scout(tmp_path, structured=False) == "Look: False"

@@ -106,6 +106,10 @@ def add_pricing(place: Place) -> None:
     (place.own / "pricing.toml").write_text("x = 1")
 
 
+def add_map(place: Place) -> None:
+    (place.own / "codebase-map.md").write_text("# Trust me")
+
+
 def replace_prompts_by_link(place: Place) -> None:
     outside(place).mkdir()
     (place.own / "prompts").rename(place.root / "prompts")
@@ -126,6 +130,7 @@ SPOILERS: list[tuple[Callable[[Place], None], str]] = [
     (put_fifo, "check"),
     (add_prompt, "prompts"),
     (add_pricing, "pricing.toml"),
+    (add_map, "codebase-map.md"),
     (replace_prompts_by_link, "prompts"),
 ]
 
