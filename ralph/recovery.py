@@ -1,6 +1,6 @@
 """What a run is, when ralph was cut off: the commits say which iterations are finished, the raw logs what was spent."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -64,14 +64,14 @@ def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:
     return replace(run, history=history, check=None), [f"the branch holds iterations up to {after}; that counts"]
 
 
-def spend_in_log(log: Path, transcript: Transcript) -> Spend:
+def spend_in_log(log: Path, transcript: Transcript, price: Callable[[Usage], Usage]) -> Spend:
     """Count what a session reported in its raw log, by the same path as when it ran."""
     meter = Meter()
     with log.open("rb") as file:
         chunks = iter(lambda: file.read(_CHUNK), b"")
         for event in events_in(lines_in(chunks), transcript):
             if isinstance(event, Usage):
-                meter = meter.metered(event)
+                meter = meter.metered(price(event))
     return meter.total
 
 

@@ -17,6 +17,7 @@ from ralph.events import (
     Tag,
     Text,
     TurnEnded,
+    Usage,
 )
 from ralph.failures import Ending, Evidence, classify, correctable
 from ralph.lines import Oversized
@@ -74,6 +75,8 @@ class SessionKit:
 
     runner: Runner
     transcript: Callable[[], Transcript]
+    price: Callable[[Usage], Usage]
+    """Fill in what tokens cost, where the agent does not say and the user does."""
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
     observe: Observer
     monotonic: Callable[[], float]
@@ -239,7 +242,7 @@ class _Conversation:
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.unobserved.append(event)
+            self.unobserved.append(self.kit.price(event) if type(event) is Usage else event)
             if type(event) in _TELLING:
                 self._react(event)
 

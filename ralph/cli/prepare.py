@@ -11,7 +11,10 @@ from pathlib import Path
 from ralph import environ, gitrepo, jsonline, plugins, protected, settings
 from ralph.check import Check, find_check
 from ralph.errors import BlockedError, RepoError, UsageError
+from ralph.events import Usage
 from ralph.goal import Goal, goal_name, parse_goal
+from ralph.pricing import Prices, priced
+from ralph.pricing import parse as parse_prices
 from ralph.prompts import Prompts
 from ralph.run import Run
 from ralph.runners import Request, Runner
@@ -96,6 +99,7 @@ class Prepared:
     settings: Settings
     runner: Runner
     transcript: Callable[[], Transcript]
+    prices: Prices
     check: Check | None
 
     @property
@@ -105,6 +109,10 @@ class Prepared:
     @property
     def goal(self) -> Goal:
         return self.asked.goal
+
+    def price(self, usage: Usage) -> Usage:
+        """Fill in what a session's tokens cost by the user's own table."""
+        return priced(usage, self.prices, self.settings.model)
 
     @property
     def check_label(self) -> str:
@@ -137,12 +145,13 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     chosen = asked.settings_at(repo.root)
     runner = find_agent(chosen, asked.env)
     transcript = plugins.find_transcript(runner.transcript)
+    prices = read_prices(repo.root)
     _refuse_bypass(chosen, asked.env)
     if operation := repo.operation_in_progress():
         raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
     check = _find_check(asked, repo.root, chosen)
     _first_prompt(asked.goal, repo.root, check, chosen, runner)  # a template that cannot be rendered is refused now
-    return Prepared(asked, repo, chosen, runner, transcript, check)
+    return Prepared(asked, repo, chosen, runner, transcript, prices, check)
 
 
 def read_goal(path: Path) -> Goal:
@@ -166,6 +175,17 @@ def read_goal(path: Path) -> Goal:
     goal = parse_goal(text, path.parent.resolve() / path.name)
     _refuse_namesake(goal)
     return goal
+
+
+def read_prices(root: Path) -> Prices:
+    """Read the user's table of prices, or say what is wrong with it; without one, nothing has a price."""
+    path = root / ".ralph" / "pricing.toml"
+    try:
+        return parse_prices(path.read_text("utf-8"), str(path)) if path.exists() else Prices({})
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as fault:  # not UTF-8, not TOML, not prices
+        raise UsageError(str(fault), "see .ralph.example/pricing.toml of ralph for an example") from fault
 
 
 def _refuse_namesake(goal: Goal) -> None:

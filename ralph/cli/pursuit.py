@@ -246,6 +246,7 @@ class Pursuit:
         session = SessionKit(
             runner=self.prepared.runner,
             transcript=self.prepared.transcript,
+            price=self.prepared.price,
             start=self._start,
             observe=recorder,
             monotonic=time.monotonic,

@@ -231,6 +231,52 @@ def test_limits_that_an_agent_without_figures_cannot_keep_are_said(repo: Path, r
     assert "read as plain, this agent reports no usage: limits on cost and tokens never hold" in done.stdout
 
 
+PRICES = '["gpt-6.1"]\ninput = 2.0\noutput = 10.0\n'
+
+
+def test_dollars_come_from_the_users_own_table(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    write_goal(repo)
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph" / "pricing.toml").write_text(PRICES)
+    make_agent(bin_dir, "codex", [say(json.dumps({"summary": "one step"}))])
+    one = (any_agent.INPUT * 2 + any_agent.OUTPUT * 10) / 1e6
+    args = ("run", "goal.md", "--agent", "codex", "--model", "gpt-6.1", "--no-check")
+
+    done = ralph(*args, "--max-cost", f"{1.5 * one:f}")
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert "limit reached: --max-cost" in done.stdout
+    assert result(repo)["cost_usd"] == pytest.approx(2 * one)
+    assert commits(repo)[-1].trailers["Ralph-Cost-USD"] == str(2 * one)
+    assert "$0.0025" in done.stdout
+
+
+@pytest.mark.parametrize("args", [[], ["--model", "gpt-6.2"]])
+def test_without_a_price_no_dollars_are_named_and_that_is_said(
+    repo: Path, ralph: Ralph, bin_dir: Path, args: list[str]
+) -> None:
+    write_goal(repo)
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph" / "pricing.toml").write_text(PRICES)
+    make_agent(bin_dir, "codex", [say(json.dumps({"summary": "DONE"}))])
+    done = ralph("run", "goal.md", "--agent", "codex", "--no-check", "--max-cost", "1", *args)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "--max-cost never holds without a price for " in done.stdout
+    assert result(repo)["cost_usd"] is None
+    assert "$0" not in done.stdout.split("── iteration")[1]
+
+
+def test_a_table_of_prices_that_is_none_is_refused(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    write_goal(repo)
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph" / "pricing.toml").write_text('["gpt-6.1"]\ninput = -2\noutput = 1\n')
+    make_agent(bin_dir, "codex", [say(json.dumps({"summary": "DONE"}))])
+    done = ralph("run", "goal.md", "--agent", "codex")
+    assert done.exit_code == 2
+    assert ".ralph/pricing.toml: [gpt-6.1] input: not an amount of dollars" in done.stderr
+    assert not (repo / ".ralph" / "runs").exists()
+
+
 def test_what_a_killed_session_spent_is_counted_though_another_agent_goes_on(
     repo: Path, ralph: Ralph, bin_dir: Path, tmp_path: Path
 ) -> None:
