@@ -1,14 +1,14 @@
 """What a run is, when ralph was cut off: the commits say which iterations are finished, the raw logs what was spent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from ralph.budget import Meter, Spend
-from ralph.events import Usage
+from ralph.events import SessionStarted, TurnEnded, Usage
 from ralph.history import History, Iteration
-from ralph.lines import lines_in
+from ralph.lines import Oversized, lines_in
 from ralph.quantities import timestamp
 from ralph.run import Run
 from ralph.trailers import IterationMessage, read_message
@@ -64,14 +64,28 @@ def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:
     return replace(run, history=history, check=None), [f"the branch holds iterations up to {after}; that counts"]
 
 
-def spend_in_log(log: Path, transcript: Transcript, price: Callable[[Usage], Usage]) -> Spend:
-    """Count what a session reported in its raw log, by the same path as when it ran."""
-    meter = Meter()
-    with log.open("rb") as file:
-        chunks = iter(lambda: file.read(_CHUNK), b"")
-        for event in events_in(lines_in(chunks), transcript):
-            if isinstance(event, Usage):
+def spend_in_log(
+    log: Path, transcript: Transcript, price: Callable[[Usage], Usage], recall: Callable[[str], Sequence[bytes]]
+) -> Spend:
+    """Count what a session reported in its raw log, by the same path as when it ran; `recall` adds its own account."""
+    meter, session, ended = Meter(), "", False
+
+    def lines() -> Iterator[bytes | Oversized]:
+        with log.open("rb") as file:
+            yield from lines_in(iter(lambda: file.read(_CHUNK), b""))
+        if not ended:
+            yield from recall(session)
+
+    for event in events_in(lines(), transcript):
+        match event:
+            case Usage():
                 meter = meter.metered(price(event))
+            case SessionStarted():
+                session = event.session_id
+            case TurnEnded():
+                ended = not event.is_error
+            case _:
+                pass
     return meter.total
 
 

@@ -22,7 +22,7 @@ from ralph.events import (
 from ralph.failures import Ending, Evidence, classify, correctable
 from ralph.lines import Oversized
 from ralph.quantities import format_duration
-from ralph.runners import Launch, Request, Runner
+from ralph.runners import Account, Launch, Request, Runner
 from ralph.transcripts import Transcript
 from ralph.transcripts.reader import Reader
 from ralph.verdict import MOST_CORRECTIONS, Promise
@@ -78,6 +78,8 @@ class SessionKit:
     price: Callable[[Usage], Usage]
     """Fill in what tokens cost, where the agent does not say and the user does."""
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
+    recall: Callable[[Account, str, Logs], Sequence[bytes]]
+    """What the agent's own account tells of the use of a session; logged as if the agent had said it."""
     observe: Observer
     monotonic: Callable[[], float]
     stop_requests: Callable[[], int]
@@ -103,14 +105,18 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
     talk = _Conversation(kit, request, session_id=request.session_id)
     watch = _Watch(kit, started=kit.monotonic())
     launch: Launch | None = kit.runner.launch(request)
+    account: Account | None = None
     while launch is not None:
         with kit.start(launch, logs) as process:
             talk.begin(process, launch)
             while (lines := process.read(_POLL)) is not None:
                 talk.hear(lines)
                 watch.look(process, settled=talk.settled)
-            talk.end()
-        launch = None if watch.has_ended_it else talk.next_launch
+            talk.left()
+        account, launch = launch.account, None if watch.has_ended_it else talk.next_launch
+    if account is not None and not talk.ended_well:
+        talk.hear(kit.recall(account, talk.session_id, logs))
+    talk.close()
     ending = classify(talk.evidence(watch.reason))
     text, degraded = talk.last_words()
     ended = SessionEnded(talk.session_id, ending.end, ending.reason, text, degraded, talk.exit_code, str(logs.stdout))
@@ -189,14 +195,19 @@ class _Conversation:
         if not launch.listens:
             process.end_input()
 
-    def end(self) -> None:
-        """Take down how a process left; if it was the last one, nothing more will be heard."""
+    @property
+    def ended_well(self) -> bool:
+        return self.turn is not None and not self.turn.is_error
+
+    def left(self) -> None:
+        """Take down how a process left."""
         self.exit_code = self.process.exit_code
         complaints = [line.strip() for line in self.process.stderr_tail.splitlines() if line.strip()]
         self.complaint = complaints[-1][:500] if complaints else ""
-        if self.next_launch is None:
-            self._take(self.reader.close())
-            self._have_observed()
+
+    def close(self) -> None:
+        self._take(self.reader.close())
+        self._have_observed()
 
     def hear(self, lines: Sequence[bytes | Oversized]) -> None:
         """Take in lines that were read together; what they say is observed in one go."""

@@ -42,6 +42,7 @@ LAYERS: dict[str, set[str]] = {
     "verdict": set(),
     # edges: one door per effect
     "agent": {"environ", "files", "jsonline", "lines", "nearest", "pricing", "process"},
+    "accounts": {"files", "runners"},
     "check": {"excerpt", "lines", "process"},
     "environ": set(),
     "files": set(),

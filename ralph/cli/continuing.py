@@ -2,7 +2,10 @@
 
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
+from ralph.accounts import recall
 from ralph.budget import Spend
 from ralph.cli.prepare import Prepared
 from ralph.errors import UsageError
@@ -11,6 +14,7 @@ from ralph.plugins import find_transcript
 from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
+from ralph.runners import Account
 
 
 def new_run_id() -> str:
@@ -92,7 +96,8 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     # By what wrote them: the agent may be another one now.
     logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
     transcript = find_transcript(saved.transcript) if saved.transcript else prepared.transcript
-    uncounted = [spend_in_log(log, transcript(), prepared.price) for log in logs]
+    account = prepared.account if saved.agent == prepared.settings.agent else None
+    uncounted = [spend_in_log(log, transcript(), prepared.price, partial(_recalled, account, log)) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
     # After a power cut run.json may be old and the logs short; the commits are neither.
     spent = spent.at_least(spend_in_commits(run.id, commits))
@@ -108,3 +113,7 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     if saved.goal_digest != prepared.goal.digest:
         said.append("the goal's text has changed since; the new text counts")
     return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said])
+
+
+def _recalled(account: Account | None, log: Path, session_id: str) -> list[bytes]:
+    return [] if account is None else recall(account, session_id, log)

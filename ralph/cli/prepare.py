@@ -17,7 +17,7 @@ from ralph.pricing import Prices, priced
 from ralph.pricing import parse as parse_prices
 from ralph.prompts import Prompts
 from ralph.run import Run
-from ralph.runners import Request, Runner
+from ralph.runners import Account, Request, Runner
 from ralph.settings import Mode, Settings
 from ralph.transcripts import Transcript
 
@@ -113,6 +113,13 @@ class Prepared:
     def price(self, usage: Usage) -> Usage:
         """Fill in what a session's tokens cost by the user's own table."""
         return priced(usage, self.prices, self.settings.model)
+
+    @property
+    def account(self) -> Account | None:
+        """Where the agent itself keeps what its sessions use, if it does."""
+        chosen, root, folder = self.settings, self.repo.root, self.asked.ralph_dir
+        request = session_request("", "", chosen, chosen.worker, root=root, env=self.asked.env, folder=folder)
+        return self.runner.launch(request).account
 
     @property
     def check_label(self) -> str:

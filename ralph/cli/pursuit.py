@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 from ralph import gitrepo, protected
+from ralph.accounts import recall
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
@@ -248,6 +249,7 @@ class Pursuit:
             transcript=self.prepared.transcript,
             price=self.prepared.price,
             start=self._start,
+            recall=lambda account, session_id, logs: recall(account, session_id, logs.stdout),
             observe=recorder,
             monotonic=time.monotonic,
             stop_requests=lambda: self.signals.count,

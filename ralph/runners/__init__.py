@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from ralph.runners import claude, codex, custom
-from ralph.runners.base import Launch, Request, Runner
+from ralph.runners.base import Account, Launch, Request, Runner
 from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.runners.ralph_claude import find_demo, find_ralph_claude
 
@@ -31,6 +31,7 @@ __all__ = [
     "AGENTS",
     "AUTO",
     "OWN_TRANSCRIPTS",
+    "Account",
     "AgentOptions",
     "ClaudeOptions",
     "CodexOptions",

@@ -1,5 +1,6 @@
 """What every runner offers: a request becomes the exact process to start. Pure; nothing is started here."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """A file that the agent itself keeps of a session, with lines that tell its use: for when its stream did not."""
+
+    folder: Path
+    pattern: str
+    """Finds the file below the folder; `{session_id}` in it stands for the session's own."""
+    telling: re.Pattern[bytes]
+    """How those lines begin; each is cumulative, so that the last one tells all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """The process to start, and what to say to it first."""
 
@@ -38,6 +50,7 @@ class Launch:
     """What it writes on stderr is part of its transcript."""
     files: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Files that must be there before it starts."""
+    account: Account | None = None
 
 
 class Runner(Protocol):

@@ -1,6 +1,7 @@
 """Codex: fresh `codex exec --json` sessions, one process a turn. A correction is said by resuming the session."""
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from ralph.budget import Reasoning
 from ralph.errors import BlockedError
-from ralph.runners.base import Launch, Request, without_nesting
+from ralph.runners.base import Account, Launch, Request, without_nesting
 from ralph.runners.options import AgentOptions, CodexOptions
 from ralph.verdict import SCHEMA, Reply
 
@@ -18,6 +19,10 @@ SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 
 # The API takes a schema only if it forbids what it does not name; codex does not hold the answer to it (0.166.0).
 _STRICT_SCHEMA = json.dumps({**json.loads(SCHEMA), "additionalProperties": False})
+# Two kinds of lines (0.163.0); the first is there as soon as the model has answered, the second after the tool has.
+_TELLING = re.compile(
+    rb'\{"timestamp":"[^"]*",("ordinal":\d+,)?"type":"(token_usage_record"|event_msg","payload":\{"type":"token_count")'
+)
 _EFFORT = {Reasoning.NONE: "none", Reasoning.LOW: "low", Reasoning.MED: "medium", Reasoning.HIGH: "high"}
 
 
@@ -85,4 +90,11 @@ class CodexRunner:
         # With the prompt as an argument codex waits for ever on a stdin that stays open (0.166.0); `-` reads it there.
         argv += [*resumed, "-"]
         environment = without_nesting(request.environment)
-        return Launch(tuple(argv), environment, said.encode("utf-8", "replace"), listens=False, files=files)
+        message = said.encode("utf-8", "replace")
+        return Launch(tuple(argv), environment, message, listens=False, files=files, account=_account(environment))
+
+
+def _account(environment: Mapping[str, str]) -> Account:
+    """Where codex keeps its threads (0.163.0). A turn that fails or is cut off tells its use only there."""
+    home = environment.get("CODEX_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".codex")
+    return Account(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)

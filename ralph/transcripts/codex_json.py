@@ -58,12 +58,19 @@ class CodexJson:
                 return [*self._open_tools.close(), *self._usage.told(mapping(record.get("usage"))), self._completed()]
             case "turn.failed":
                 return [*self._open_tools.close(), *_failed(text(mapping(record.get("error")).get("message")))]
+            case "event_msg" | "token_usage_record":
+                return self._kept(mapping(record.get("payload")))
             case unknown:
                 return [Meta({"ignored": named(unknown)})]
 
     def flush(self) -> list[Event]:
         """Close the tools that the stream left open."""
         return self._open_tools.close()
+
+    def _kept(self, record: Mapping[str, object]) -> list[Event]:
+        """A line of the file that codex keeps of a thread, which alone tells what a turn that failed has used."""
+        counted = record.get("thread_token_usage", mapping(record.get("info")).get("total_token_usage"))
+        return self._usage.told(mapping(counted)) if counted is not None else [Meta({"ignored": "event_msg"})]
 
     def _thread_started(self, thread: str) -> list[Event]:
         """Introduce the session once. A resumed thread has its old name, but counts its items from zero again."""
