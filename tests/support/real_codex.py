@@ -27,7 +27,8 @@ def codex_env(home: Path, api_url: str, auth: Auth = "key") -> dict[str, str]:
     # mostly is, it warns and makes none of its helper programs; and it leaves lock files in there.
     scratch = home / "tmp"
     scratch.mkdir(exist_ok=True)
-    env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(scratch), "LANG": "C.UTF-8"}
+    # TZ: it tells the end of a usage limit in local time, without saying so.
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(scratch), "LANG": "C.UTF-8", "TZ": "UTC"}
     return env | {"CODEX_API_KEY": "dummy"} if auth == "key" else env
 
 

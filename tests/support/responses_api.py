@@ -4,7 +4,7 @@
 reply. The real `codex` works against it (see `real_codex`):
 
     with ResponsesApi([Say(tool("exec_command", cmd="touch a.txt")), Say("done")]) as api:
-        ...start codex with codex_args(api.url) and codex_env(home, api.url)...
+        ...start codex with codex_env(home, api.url)...
     assert turn_completed["usage"] == api.ledger.tokens.in_codex
 """
 
