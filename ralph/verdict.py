@@ -69,9 +69,9 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
             if isinstance(answer, Answer):
                 claimed = answer.verdict is Verdict.DONE or Promise().after(answer.summary).made
                 return _read_words(answer.summary, promised=promised or claimed)
-            return _read_words(words, promised=True) if promised else Fault.NO_MESSAGE
+            return _read_words(_last_of(words), promised=True) if promised else Fault.NO_MESSAGE
         case Reply.WORDS:
-            return _read_words(words, promised=promised)
+            return _read_words(_last_of(words), promised=promised)
 
 
 def read_answer(structured_output: object) -> Answer | Fault:
@@ -91,14 +91,24 @@ def read_answer(structured_output: object) -> Answer | Fault:
 
 
 def _read_words(words: str, *, promised: bool) -> Answer | Fault:
-    """Take words for a summary, less the promise; of many, the last ones."""
-    summary = "\n".join(line for line in words.splitlines() if line.strip() != PROMISE).strip()
-    if len(summary) > _LONGEST_WORDS:
-        tail = summary[-_LONGEST_WORDS:]
-        summary = f"… {tail.partition(chr(10))[2] or tail}"  # from the start of a line, where there is one
+    """Take words for a summary, less the promise."""
+    summary = without_promise(words)
     if promised:
         return Answer(Verdict.DONE, summary or "DONE")
     return Answer(Verdict.CONTINUE, summary) if summary else Fault.SILENT
+
+
+def without_promise(words: str) -> str:
+    """What an agent said, less the lines with which it claimed completion."""
+    return "\n".join(line for line in words.splitlines() if line.strip() != PROMISE).strip()
+
+
+def _last_of(words: str) -> str:
+    """Of many words the last ones, from the start of a line where there is one."""
+    if len(words.rstrip()) <= _LONGEST_WORDS:
+        return words
+    tail = words.rstrip()[-_LONGEST_WORDS:]
+    return f"… {tail.partition(chr(10))[2] or tail}"
 
 
 @dataclass(frozen=True, slots=True)
