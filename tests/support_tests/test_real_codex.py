@@ -521,13 +521,14 @@ def start(codex: Codex, api_url: str, *args: str) -> Running:
     return Running(process, output)
 
 
-def test_without_a_network_it_waits_for_one_and_never_fails(codex: Codex) -> None:
+def test_without_a_network_it_waits_for_one(codex: Codex) -> None:
     with ResponsesApi([]) as gone:
         pass
     running = start(codex, gone.url, *FREE)
     try:
         wait_until(lambda: any(event["type"] == "error" for event in running.events), "the first complaint")
-        assert running.process.poll() is None, "no setting of retries ends this"
+        # Seen to go on for 40 s and more with one retry each of a request and a stream, complaining every 10 s or so.
+        assert running.process.poll() is None
     finally:
         kill_tree(running.process.pid)
         running.process.wait(10)
@@ -590,7 +591,8 @@ def test_the_sandbox_bounds_what_a_command_can_write(
 
 
 def test_a_commit_fails_in_the_sandbox(sandboxed: Codex) -> None:
-    # No look at the events: a command that the sandbox stops leaves none at all, unless it ran for some 0.1 s before.
+    # No look at the events: a command that the sandbox stops at once leaves none (16 of 16 tries), one that had run for
+    # 0.3 s leaves the usual two (8 of 8).
     turn = sandboxed([Say(run("git commit --allow-empty -m x")), Say("done")], "--sandbox", "workspace-write")
     assert "Process exited with code 128" in turn.tool_output
     assert "Read-only file system" in turn.tool_output
