@@ -95,9 +95,11 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     run, said = reconciled(saved.run, commits)
     # By what wrote them: the agent may be another one now.
     logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
-    transcript = find_transcript(saved.transcript) if saved.transcript else prepared.transcript
+    transcript = find_transcript(saved.transcript) if saved.transcript else prepared.agent.transcript
     account = prepared.account if saved.agent == prepared.settings.agent else None
-    uncounted = [spend_in_log(log, transcript(), prepared.price, partial(_recalled, account, log)) for log in logs]
+    uncounted = [
+        spend_in_log(log, transcript(), prepared.agent.price, partial(_recalled, account, log)) for log in logs
+    ]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
     # After a power cut run.json may be old and the logs short; the commits are neither.
     spent = spent.at_least(spend_in_commits(run.id, commits))

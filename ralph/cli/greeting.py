@@ -21,7 +21,7 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
     """The header of a run, as labelled lines."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.runner
     yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
-    yield "agent", f"{chosen.agent} ({runner.path}) · model {runner.model(chosen.model)} · reasoning {chosen.reasoning}"
+    yield "agent", f"{chosen.agent} ({runner.path}) · model {prepared.agent.model} · reasoning {chosen.reasoning}"
     yield "", f"{runner.permissions} · transcript {runner.transcript}"
     if runner.notice:
         yield "", runner.notice
@@ -51,9 +51,13 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
 def _unheld(prepared: Prepared) -> Lines:
     """What was asked for and this agent cannot give."""
     runner, limits = prepared.runner, prepared.settings.limits
-    if (limits.cost_usd or limits.tokens) and not prepared.transcript().capabilities.supports_usage_events:
+    if (limits.cost_usd or limits.tokens) and not prepared.agent.transcript().capabilities.supports_usage_events:
         yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
-    elif limits.cost_usd and runner.transcript == "codex" and prepared.prices.price(prepared.settings.model) is None:
+    elif (
+        limits.cost_usd
+        and runner.transcript == "codex"
+        and prepared.agent.prices.price(prepared.settings.model) is None
+    ):
         model = prepared.settings.model or "the model that --model names"
         yield (
             "note",

@@ -1,25 +1,21 @@
 """What `ralph run` needs to know before it begins: goal, place, settings, agent, check. It looks, and refuses."""
 
-import os
 import shlex
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import environ, gitrepo, jsonline, plugins, protected, settings
+from ralph import environ, gitrepo, jsonline, protected, settings
 from ralph.check import Check, find_check
+from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.errors import BlockedError, RepoError, UsageError
-from ralph.events import Usage
 from ralph.goal import Goal, goal_name, parse_goal
-from ralph.pricing import Prices, priced
-from ralph.pricing import parse as parse_prices
 from ralph.prompts import Prompts
 from ralph.run import Run
-from ralph.runners import Account, Request, Runner
-from ralph.settings import Mode, Settings
-from ralph.transcripts import Transcript
+from ralph.runners import Account, Runner
+from ralph.settings import Settings
 
 _LARGEST_GOAL = 4 * 1024 * 1024
 
@@ -96,11 +92,21 @@ class Prepared:
 
     asked: Asked
     repo: gitrepo.Repo
-    settings: Settings
-    runner: Runner
-    transcript: Callable[[], Transcript]
-    prices: Prices
+    agent: ChosenAgent
     check: Check | None
+
+    @property
+    def settings(self) -> Settings:
+        return self.agent.settings
+
+    @property
+    def runner(self) -> Runner:
+        return self.agent.runner
+
+    @property
+    def account(self) -> Account | None:
+        """Where the agent itself keeps what its sessions use, if it does."""
+        return self.agent.account(root=self.repo.root, env=self.asked.env)
 
     @property
     def flags(self) -> RunFlags:
@@ -109,17 +115,6 @@ class Prepared:
     @property
     def goal(self) -> Goal:
         return self.asked.goal
-
-    def price(self, usage: Usage) -> Usage:
-        """Fill in what a session's tokens cost by the user's own table."""
-        return priced(usage, self.prices, self.settings.model)
-
-    @property
-    def account(self) -> Account | None:
-        """Where the agent itself keeps what its sessions use, if it does."""
-        chosen, root, folder = self.settings, self.repo.root, self.asked.ralph_dir
-        request = session_request("", "", chosen, chosen.worker, root=root, env=self.asked.env, folder=folder)
-        return self.runner.launch(request).account
 
     @property
     def check_label(self) -> str:
@@ -141,7 +136,7 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
             f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere: it would be committed"
         )
     if asked.place.url is not None and not asked.place.root.is_dir():  # a clone that is still to be made
-        find_agent(asked.settings_at(None), env)
+        choose_agent(asked.settings_at(None), asked.place.root, env)
         gitrepo.require_source(asked.place.url)
     return asked
 
@@ -149,16 +144,12 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
 def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
     protected.require_plain_directory(repo.root)
-    chosen = asked.settings_at(repo.root)
-    runner = find_agent(chosen, asked.env)
-    transcript = plugins.find_transcript(runner.transcript)
-    prices = read_prices(repo.root)
-    _refuse_bypass(chosen, asked.env)
+    agent = choose_agent(asked.settings_at(repo.root), repo.root, asked.env)
     if operation := repo.operation_in_progress():
         raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
-    check = _find_check(asked, repo.root, chosen)
-    _first_prompt(asked.goal, repo.root, check, chosen, runner)  # a template that cannot be rendered is refused now
-    return Prepared(asked, repo, chosen, runner, transcript, prices, check)
+    check = _find_check(asked, repo.root, agent.settings)
+    _first_prompt(asked.goal, repo.root, check, agent)  # a template that cannot be rendered is refused now
+    return Prepared(asked, repo, agent, check)
 
 
 def read_goal(path: Path) -> Goal:
@@ -184,17 +175,6 @@ def read_goal(path: Path) -> Goal:
     return goal
 
 
-def read_prices(root: Path) -> Prices:
-    """Read the user's table of prices, or say what is wrong with it; without one, nothing has a price."""
-    path = root / ".ralph" / "pricing.toml"
-    try:
-        return parse_prices(path.read_text("utf-8"), str(path)) if path.exists() else Prices({})
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as fault:  # not UTF-8, not TOML, not prices
-        raise UsageError(str(fault), "see .ralph.example/pricing.toml of ralph for an example") from fault
-
-
 def _refuse_namesake(goal: Goal) -> None:
     """Two goals of one name in one place would share a run, a branch and a clone."""
     for other in goal.path.parent.glob("*.md"):
@@ -205,15 +185,14 @@ def _refuse_namesake(goal: Goal) -> None:
 def dry_run(asked: Asked) -> None:
     """Print the prompt and the command of a first session; start nothing."""
     root, env = asked.place.root, asked.env
-    chosen = asked.settings_at(root if root.is_dir() else None)
-    _refuse_bypass(chosen, env)
+    agent = choose_agent(asked.settings_at(root if root.is_dir() else None), root, env)
+    chosen, runner = agent.settings, agent.runner
     check = _find_check(asked, root, chosen) if root.is_dir() else None
-    runner = find_agent(chosen, env)
-    plugins.find_transcript(runner.transcript)
-    prompt = _first_prompt(asked.goal, root, check, chosen, runner)
+    prompt = _first_prompt(asked.goal, root, check, agent)
     folder = asked.ralph_dir / "runs" / "…"
-    request = session_request(prompt, str(uuid.UUID(int=0)), chosen, chosen.worker, root=root, env=env, folder=folder)
-    launch = runner.launch(request)
+    launch = runner.launch(
+        agent.request(prompt, str(uuid.UUID(int=0)), chosen.worker, root=root, env=env, folder=folder)
+    )
     changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
     if asked.flags.json:
         document = {"cwd": str(root), "argv": launch.argv, "environment": changed, "prompt": prompt}
@@ -249,20 +228,6 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
     return Place(gitrepo.clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
 
 
-def find_agent(chosen: Settings, env: Mapping[str, str]) -> Runner:
-    """Find the agent's program, or say how to get it."""
-    return plugins.find_runner(chosen.agent, chosen.agents, env)
-
-
-def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:
-    mode = chosen.agents.claude.permission_mode
-    if mode == "bypassPermissions" and os.geteuid() == 0 and env.get("IS_SANDBOX") != "1":
-        raise UsageError(
-            "agents.claude.permission_mode = bypassPermissions is refused for root",
-            "run as another user, leave it unset (the tool set is approved then), or set IS_SANDBOX=1 in a sandbox",
-        )
-
-
 def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:
     check = None
     if not asked.flags.no_check:
@@ -274,37 +239,10 @@ def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:
     return check
 
 
-def _first_prompt(goal: Goal, root: Path, check: Check | None, chosen: Settings, runner: Runner) -> str:
+def _first_prompt(goal: Goal, root: Path, check: Check | None, agent: ChosenAgent) -> str:
     """The prompt of a first iteration; a file that it needs and that is missing is refused."""
-    extra = chosen.worker.system_prompt_file
-    if extra and root.is_dir() and not (root / extra).is_file():
-        raise UsageError(f"modes.worker.system_prompt_file: {root / extra} is no file")
+    if root.is_dir():
+        require_file(agent.settings.worker, "worker", root)
     run = Run(id="", goal=goal.name, branch="", base=None)
     prompts = Prompts(root / ".ralph" / "prompts")
-    return prompts.worker(goal, run, root=root, check=check.label if check else "", reply=runner.reply)
-
-
-def session_request(
-    prompt: str,
-    session_id: str,
-    chosen: Settings,
-    mode: Mode,
-    *,
-    root: Path,
-    env: Mapping[str, str],
-    folder: Path,
-    read_only: bool = False,
-) -> Request:
-    """What a session is asked to be."""
-    file = mode.system_prompt_file
-    return Request(
-        prompt=prompt,
-        session_id=session_id,
-        model=chosen.model,
-        reasoning=chosen.reasoning,
-        tools=mode.tools,
-        system_prompt_file=str(root / file) if file else "",
-        environment=env,
-        folder=folder,
-        read_only=read_only,
-    )
+    return prompts.worker(goal, run, root=root, check=check.label if check else "", reply=agent.runner.reply)

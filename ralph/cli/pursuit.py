@@ -2,32 +2,27 @@
 
 import contextlib
 import random
-import sys
 import time
 import uuid
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 from ralph import gitrepo, protected
-from ralph.accounts import recall
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
-from ralph.cli.prepare import Asked, RunFlags, session_request, settle
+from ralph.cli.prepare import Asked, RunFlags, settle
+from ralph.cli.stage import Stage
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import Event, RunEnded, RunStarted, SessionStarted, Tag, Text
-from ralph.files import replace_file
 from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
 from ralph.loop import Kit, pursue
-from ralph.process import Child, Guardian, Signals
 from ralph.prompts import Prompts
 from ralph.quantities import timestamp
 from ralph.recorder import Recorder
 from ralph.run import Run, RunResult
-from ralph.runners import Launch, Request
-from ralph.session import Logs, SessionKit
-from ralph.ui.console import Console, Detail, json_screen
-from ralph.ui.outlet import Outlet
+from ralph.runners import Request
+from ralph.ui.console import Detail
 from ralph.windows import EXCLUDES, Windows
 
 _PATIENCE_WITH_GIT = 10.0
@@ -44,11 +39,7 @@ class Pursuit:
         self.lock = RepoLock(directory, self.goal.name)
         self.journal = Journal(directory / self.goal.name)
         self.windows = Windows(asked.place.root)
-        self.guardian = Guardian()
-        self.signals = Signals()
-        self.outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
-        self.console = Console(self.outlet, _detail(asked.flags), str(asked.place.root))
-        self.started = time.monotonic()
+        self.stage = Stage(asked.place.root, _detail(asked.flags), as_json=asked.flags.json)
         self._counted = ""
         self._told_left_out: set[str] = set()
 
@@ -57,15 +48,15 @@ class Pursuit:
             with _refusing_a_bad_disk():
                 self._refuse_early()
                 held.enter_context(self.lock)
-                held.enter_context(self.guardian)
-                held.enter_context(self.signals.watched())
+                held.enter_context(self.stage.guardian)
+                held.enter_context(self.stage.signals.watched())
                 ended = self._end_operation_after_a_cut()
                 self.repo = self.asked.place.open(self.goal.path)
                 restored = self._restore_after_a_cut()
                 self._settle()
                 run, said = self._begin(self._look())
                 held.callback(self.journal.close)
-                recorder = self._recorder(run)
+                recorder = self.stage.recorder(self.journal, spent=run.spend, screens=[self._show_session])
                 self._open(run, recorder, [*ended, *restored, *said])
             return self._pursue(run, recorder)
 
@@ -159,7 +150,7 @@ class Pursuit:
         return run, said
 
     def _pause(self, seconds: float) -> None:
-        if (number := self.signals.first) is not None:
+        if (number := self.stage.signals.first) is not None:
             raise Interrupted(number)
         time.sleep(seconds)
 
@@ -174,13 +165,9 @@ class Pursuit:
         names = _listed(before.changed(self.repo.root))
         return [f"{names} changed since the last start; the new version rules from now on"]
 
-    def _recorder(self, run: Run) -> Recorder:
-        screen = json_screen(self.outlet) if self.asked.flags.json else self.console
-        return Recorder(self.journal, now=time.time, spent=run.spend, screens=[self._show_session, screen])
-
     def _open(self, run: Run, recorder: Recorder, said: list[str]) -> None:
         """Say what begins, and what was found."""
-        self._say(greeting(self.prepared, run, self.journal.directory), first=True)
+        self.stage.say(greeting(self.prepared, run, self.journal.directory), first=True)
         recorder(self._run_started(run))
         for note in said:
             recorder(Text(Tag.SYS, note))
@@ -205,13 +192,8 @@ class Pursuit:
         self._save(result.run, result.exit_code, durable=True)
         self.journal.write_result(result, self.repo.head())
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
-        self._say(farewell(result, self.prepared, time.monotonic() - self.started))
+        self.stage.say(farewell(result, self.prepared, self.stage.seconds))
         return result.exit_code
-
-    def _say(self, lines: Iterable[tuple[str, str]], *, first: bool = False) -> None:
-        if not self.asked.flags.json and not (first and self.asked.flags.quiet):
-            for label, text in lines:
-                self.console.say(label, text)
 
     def _end_in_fault(self, error: Exception, recorder: Recorder) -> None:
         """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
@@ -223,7 +205,7 @@ class Pursuit:
         with contextlib.suppress(DiskError):
             self.journal.write_result(result, head)
             recorder(RunEnded(result.exit_code, result.reason, result.proven))
-        self._say(farewell(result, self.prepared, time.monotonic() - self.started))
+        self.stage.say(farewell(result, self.prepared, self.stage.seconds))
 
     def _run_started(self, run: Run) -> RunStarted:
         return RunStarted(
@@ -234,7 +216,7 @@ class Pursuit:
             agent=self.settings.agent,
             agent_path=self.prepared.runner.path,
             transcript=self.prepared.runner.transcript,
-            model=self.prepared.runner.model(self.settings.model),
+            model=self.prepared.agent.model,
             reasoning=self.settings.reasoning,
             check=self.prepared.check_label,
             continued=bool(run.history.iterations or run.failed),
@@ -244,20 +226,8 @@ class Pursuit:
     # What each step of the loop means on disk.
 
     def _kit(self, recorder: Recorder) -> Kit:
-        session = SessionKit(
-            runner=self.prepared.runner,
-            transcript=self.prepared.transcript,
-            price=self.prepared.price,
-            start=self._start,
-            recall=lambda account, session_id, logs: recall(account, session_id, logs.stdout),
-            observe=recorder,
-            monotonic=time.monotonic,
-            stop_requests=lambda: self.signals.count,
-            idle_timeout=self.settings.idle_timeout,
-            timeout=self.settings.iteration_timeout,
-        )
         return Kit(
-            session=session,
+            session=self.stage.session_kit(self.prepared.agent, recorder),
             limits=self.settings.limits,
             most_failures=self.settings.failures,
             on_denial=self.settings.on_denial,
@@ -271,25 +241,20 @@ class Pursuit:
             observe=recorder,
             meter=lambda: recorder.meter,
             now=time.time,
-            elapsed=lambda: time.monotonic() - self.started,
+            elapsed=lambda: self.stage.seconds,
             sleep=time.sleep,
             random=random.random,
             new_id=lambda: str(uuid.uuid4()),
-            interrupted=lambda: self.signals.first,
+            interrupted=lambda: self.stage.signals.first,
         )
 
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
         prompts = Prompts(self.repo.root / ".ralph" / "prompts")
         check, reply = self.prepared.check_label, self.prepared.runner.reply
         prompt = prompts.worker(self.goal, run, root=self.repo.root, check=check, reply=reply, shrunk=shrunk)
-        return session_request(
-            prompt,
-            session_id,
-            self.settings,
-            self.settings.worker,
-            root=self.repo.root,
-            env=self._child_environment(run.iteration),
-            folder=self.journal.directory,
+        env = self._child_environment(run.iteration)
+        return self.prepared.agent.request(
+            prompt, session_id, self.settings.worker, root=self.repo.root, env=env, folder=self.journal.directory
         )
 
     def _open_logs(self, run: Run) -> LogFiles:
@@ -320,18 +285,6 @@ class Pursuit:
             "RALPH_RUN_ID": self._last_saved.id,
         }
 
-    def _start(self, launch: Launch, logs: Logs) -> Child:
-        for path, text in launch.files.items():
-            replace_file(path, text, durable=False)
-        return Child(
-            launch.argv,
-            guardian=self.guardian,
-            cwd=self.repo.root,
-            environment=launch.environment,
-            stdout_log=logs.stdout,
-            stderr_log=None if launch.joins_stderr else logs.stderr,
-        )
-
     def _prove(self, iteration: int) -> CheckReport | None:
         if self.prepared.check is None:
             return None
@@ -339,11 +292,11 @@ class Pursuit:
         log = self.journal.log_files("check", "check", iteration, timestamp(time.time())).stdout.with_suffix(".log")
         report = run_check(
             self.prepared.check,
-            guardian=self.guardian,
+            guardian=self.stage.guardian,
             root=self.repo.root,
             environment=self._child_environment(iteration),
             log=log,
-            stop_requests=lambda: self.signals.count,
+            stop_requests=lambda: self.stage.signals.count,
         )
         self._undo()  # what the check itself did is not the next session's fault
         return report

@@ -41,8 +41,8 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
     ),
 }
 _TOO_LONG = re.compile(r"\bran out of room in the model.s context window\b|\bcontext_length_exceeded\b")
-# A 500 is told in these words, without its number (seen on 0.166.0).
-_OVERLOADED = re.compile(r"\bcurrently experiencing high demand\b")
+# A 500, a 429 within the stream and a busy model are told in these words, without a number (seen on 0.163.0).
+_OVERLOADED = re.compile(r"\bcurrently experiencing high demand\b|^rate limit exceeded\b|\bmodel is at capacity\b")
 _NETWORK = re.compile(
     r"\bstream (?:disconnected|closed)\b|\berror sending request\b|\bconnection (?:failed|refused|reset|closed)\b"
     r"|\bconnection error\b|\bidle timeout\b|\boperation timed out\b|\bdns error\b",

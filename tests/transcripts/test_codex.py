@@ -279,6 +279,8 @@ def test_a_turn_ends_in_the_row_it_belongs_to(capture: str, end: End) -> None:
         ("Connection failed: error sending request for url (http://x/)", End.NETWORK),
         ("stream disconnected before completion: unexpected status 401 Unauthorized", End.AUTH),
         ("Codex ran out of room in the model's context window. Start a new thread.", End.TOO_LONG),
+        ("Selected model is at capacity. Please try a different model.", End.OVERLOADED),
+        ("rate limit exceeded: slow down", End.OVERLOADED),
         ("Missing environment variable: `OPENAI_API_KEY`.", End.AUTH),
         ("Quota exceeded. Check your plan and billing details.", End.BILLING),
         ('unexpected status 429 Too Many Requests: {"error":{"code":"insufficient_quota"}}', End.BILLING),

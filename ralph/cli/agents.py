@@ -1,0 +1,96 @@
+"""The agent that the settings choose: found, with the transcript and the prices for it, and what a session of it is."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph import plugins
+from ralph.errors import UsageError
+from ralph.events import Usage
+from ralph.pricing import Prices, priced
+from ralph.pricing import parse as parse_prices
+from ralph.runners import Account, Request, Runner
+from ralph.settings import Mode, Settings
+from ralph.transcripts import Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenAgent:
+    """An agent that is there, and everything that is settled about its sessions."""
+
+    settings: Settings
+    runner: Runner
+    transcript: Callable[[], Transcript]
+    prices: Prices
+
+    @property
+    def model(self) -> str:
+        """The model that answers, as people call it."""
+        return self.runner.model(self.settings.model)
+
+    def price(self, usage: Usage) -> Usage:
+        """Fill in what a session's tokens cost by the user's own table."""
+        return priced(usage, self.prices, self.settings.model)
+
+    def request(
+        self,
+        prompt: str,
+        session_id: str,
+        mode: Mode,
+        *,
+        root: Path,
+        env: Mapping[str, str],
+        folder: Path,
+        read_only: bool = False,
+    ) -> Request:
+        """What a session is asked to be."""
+        file = mode.system_prompt_file
+        return Request(
+            prompt=prompt,
+            session_id=session_id,
+            model=self.settings.model,
+            reasoning=self.settings.reasoning,
+            tools=mode.tools,
+            system_prompt_file=str(root / file) if file else "",
+            environment=env,
+            folder=folder,
+            read_only=read_only,
+        )
+
+    def account(self, *, root: Path, env: Mapping[str, str]) -> Account | None:
+        """Where the agent itself keeps what its sessions use, if it does."""
+        return self.runner.launch(self.request("", "", self.settings.worker, root=root, env=env, folder=root)).account
+
+
+def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> ChosenAgent:
+    """Find the agent and what reads it, or say what is wrong or missing; `root` may not be there yet."""
+    runner = plugins.find_runner(chosen.agent, chosen.agents, env)
+    _refuse_bypass(chosen, env)
+    return ChosenAgent(chosen, runner, plugins.find_transcript(runner.transcript), _read_prices(root))
+
+
+def require_file(mode: Mode, name: str, root: Path) -> None:
+    """Refuse a system prompt that is no file."""
+    if mode.system_prompt_file and not (root / mode.system_prompt_file).is_file():
+        raise UsageError(f"modes.{name}.system_prompt_file: {root / mode.system_prompt_file} is no file")
+
+
+def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:
+    mode = chosen.agents.claude.permission_mode
+    if mode == "bypassPermissions" and os.geteuid() == 0 and env.get("IS_SANDBOX") != "1":
+        raise UsageError(
+            "agents.claude.permission_mode = bypassPermissions is refused for root",
+            "run as another user, leave it unset (the tool set is approved then), or set IS_SANDBOX=1 in a sandbox",
+        )
+
+
+def _read_prices(root: Path) -> Prices:
+    """Read the user's table of prices, or say what is wrong with it; without one, nothing has a price."""
+    path = root / ".ralph" / "pricing.toml"
+    try:
+        return parse_prices(path.read_text("utf-8"), str(path)) if path.exists() else Prices({})
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as fault:  # not UTF-8, not TOML, not prices
+        raise UsageError(str(fault), "see .ralph.example/pricing.toml of ralph for an example") from fault

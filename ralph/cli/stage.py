@@ -1,0 +1,73 @@
+"""What every command that holds sessions stands on: a guardian, the signals, the terminal."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ralph.accounts import recall
+from ralph.budget import Spend
+from ralph.cli.agents import ChosenAgent
+from ralph.files import replace_file
+from ralph.journal import Journal
+from ralph.process import Child, Guardian, Signals
+from ralph.recorder import Recorder, Screen
+from ralph.runners import Launch
+from ralph.session import Logs, SessionKit
+from ralph.ui.console import Console, Detail, json_screen
+from ralph.ui.outlet import Outlet
+
+
+class Stage:
+    """Starts agents in one work tree, and shows what they do: to a person, or as events to a program."""
+
+    def __init__(self, root: Path, detail: Detail, *, as_json: bool) -> None:
+        self.root = root
+        self.guardian = Guardian()
+        self.signals = Signals()
+        self.started = time.monotonic()
+        self._as_json = as_json
+        self._detail = detail
+        self._outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
+        self._console = Console(self._outlet, detail, str(root))
+
+    @property
+    def seconds(self) -> float:
+        """How long this start has taken."""
+        return time.monotonic() - self.started
+
+    def say(self, lines: Iterable[tuple[str, str]], *, first: bool = False) -> None:
+        """Say what is no event's: to people, and the `first` words only to those who did not ask for quiet."""
+        if not self._as_json and not (first and self._detail is Detail.QUIET):
+            for label, text in lines:
+                self._console.say(label, text)
+
+    def recorder(self, journal: Journal, *, spent: Spend, screens: Sequence[Screen] = ()) -> Recorder:
+        shown = json_screen(self._outlet) if self._as_json else self._console
+        return Recorder(journal, now=time.time, spent=spent, screens=[*screens, shown])
+
+    def session_kit(self, agent: ChosenAgent, recorder: Recorder) -> SessionKit:
+        return SessionKit(
+            runner=agent.runner,
+            transcript=agent.transcript,
+            price=agent.price,
+            start=self._start,
+            recall=lambda account, session_id, logs: recall(account, session_id, logs.stdout),
+            observe=recorder,
+            monotonic=time.monotonic,
+            stop_requests=lambda: self.signals.count,
+            idle_timeout=agent.settings.idle_timeout,
+            timeout=agent.settings.iteration_timeout,
+        )
+
+    def _start(self, launch: Launch, logs: Logs) -> Child:
+        for path, text in launch.files.items():
+            replace_file(path, text, durable=False)
+        return Child(
+            launch.argv,
+            guardian=self.guardian,
+            cwd=self.root,
+            environment=launch.environment,
+            stdout_log=logs.stdout,
+            stderr_log=None if launch.joins_stderr else logs.stderr,
+        )
