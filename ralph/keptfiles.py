@@ -1,0 +1,279 @@
+"""Files below one directory as they were: recorded, copied, compared and put back. No git here; see `treesnapshot`."""
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.files import make_private_directory
+
+_CHUNK = 1 << 20
+
+Change = tuple[str, str]
+"""A path, and what was done to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A file, or a link with its target: permissions, size, and when it was modified."""
+
+    mode: int
+    size: int
+    modified: int
+    target: str | None = None
+
+
+class KeptFiles:
+    """Files below one directory: as they were, as they are, and put back.
+
+    `folders` are the directories that lead to them; what lies behind a link is not below the directory.
+    """
+
+    def __init__(self, base: Path, copies: Path, names: Sequence[str] = (), shelved_as: str = "") -> None:
+        self.base, self.copies = base, copies
+        self.files: dict[str, _Entry] = {}
+        self.folders: dict[str, int] = {}
+        self.nested: set[str] = set()
+        self._copied: set[str] = set()
+        self._names = names
+        self._shelved_as = shelved_as
+
+    def keep(self, paths: Iterable[str], folders: Iterable[str] = ()) -> None:
+        """Record and copy the files among `paths`; a directory among them is a repository of its own."""
+        for path in paths:
+            state = _state(self.base / path) if self._enter(path) else None
+            if state is None:
+                continue
+            if stat.S_ISDIR(state.st_mode):
+                self.nested.add(path)
+            elif (entry := _entry(self.base / path, state)) is not None:
+                self._copy(path, entry)
+        for folder in folders:
+            if folder not in self.nested:
+                self._enter(f"{folder}/")
+
+    def _enter(self, path: str) -> bool:
+        """Note the directories that lead to a path; False if there is something else in the way."""
+        for folder in _folders(path):
+            if folder not in self.folders:
+                state = _state(self.base / folder)
+                if state is None or not stat.S_ISDIR(state.st_mode):
+                    return False
+                self.folders[folder] = stat.S_IMODE(state.st_mode)
+        return True
+
+    def _copy(self, path: str, entry: _Entry) -> None:
+        if entry.target is None:
+            self._copied_folder(path.rpartition("/")[0])
+            shutil.copyfile(self.base / path, self.copies / path)
+        self.files[path] = entry
+
+    def _copied_folder(self, folder: str) -> None:
+        if folder not in self._copied:  # to ask the disk each time would take longer than to copy a file
+            (self.copies / folder).mkdir(parents=True, exist_ok=True)
+            self._copied.add(folder)
+
+    def found(self) -> list[str]:
+        """Where the place is a list of names: what is there of them now."""
+        return [path for name in self._names for path in _below(self.base, name)]
+
+    def added(self) -> list[str]:
+        return [path for path in self.found() if path not in self.files]
+
+    def has(self, path: str) -> bool:
+        """Tell whether something is at the path, and not behind a link."""
+        leading = (_state(self.base / folder) for folder in _folders(path))
+        return all(state is not None and stat.S_ISDIR(state.st_mode) for state in leading) and (
+            _state(self.base / path) is not None
+        )
+
+    def differing(self) -> list[Change]:
+        """What is not as it was."""
+        return [*self._differing_folders(), *self._differing_files()]
+
+    def _differing_folders(self) -> list[Change]:
+        found: list[Change] = []
+        for folder, mode in sorted(self.folders.items()):
+            state = _state(self.base / folder) if self.has(folder) else None
+            if state is not None and not stat.S_ISDIR(state.st_mode):
+                found.append((folder, "replaced"))
+            elif state is not None and stat.S_IMODE(state.st_mode) != mode:
+                found.append((folder, "changed the mode of"))
+        return found
+
+    def _differing_files(self) -> list[Change]:
+        reached: set[str] = {""}
+        for folder in sorted(self.folders):  # a folder comes after those that lead to it
+            state = _state(self.base / folder) if folder.rpartition("/")[0] in reached else None
+            if state is not None and stat.S_ISDIR(state.st_mode):
+                reached.add(folder)
+        found: list[Change] = []
+        for path, entry in self.files.items():
+            state = _state(self.base / path) if path.rpartition("/")[0] in reached else None
+            if state is None:
+                found.append((path, "deleted"))
+            elif not self._is_as_before(path, entry, state):
+                found.append((path, "changed"))
+        return found
+
+    def _is_as_before(self, path: str, entry: _Entry, state: os.stat_result) -> bool:
+        if entry.target is not None:
+            return stat.S_ISLNK(state.st_mode) and _target(self.base / path) == entry.target
+        return (
+            stat.S_ISREG(state.st_mode)
+            and stat.S_IMODE(state.st_mode) == entry.mode
+            and state.st_size == entry.size
+            and _same_bytes(self.base / path, self.copies / path)
+        )
+
+    def restore(self, shelf: "Shelf", keep: Collection[str] = ()) -> list[Change]:
+        """Put back what differs, but the paths in `keep`; say what it was. `close` when all is done."""
+        undone = self._differing_folders()
+        self._make_folders(shelf)
+        differing = [(path, word) for path, word in self._differing_files() if path not in keep]
+        for path, _ in differing:
+            if _state(self.base / path) is not None:
+                self.shelve(path, shelf)
+            self._write(path, self.files[path])
+        return undone + differing
+
+    def _make_folders(self, shelf: "Shelf") -> None:
+        """Make every directory one again, and one that can be written to; see `close`."""
+        for folder, mode in sorted(self.folders.items()):
+            path = self.base / folder
+            state = _state(path)
+            if state is not None and not stat.S_ISDIR(state.st_mode):
+                self.shelve(folder, shelf)
+                state = None
+            if state is None:
+                path.mkdir()
+            if state is None or stat.S_IMODE(state.st_mode) != mode | stat.S_IRWXU:
+                path.chmod(mode | stat.S_IRWXU)
+
+    def _write(self, path: str, entry: _Entry) -> None:
+        place = self.base / path
+        if entry.target is not None:
+            place.symlink_to(entry.target)
+        else:
+            shutil.copyfile(self.copies / path, place)
+            place.chmod(entry.mode)
+        # The index compares times with its own: one that is put back must not look newer than what it was made from.
+        os.utime(place, ns=(entry.modified, entry.modified), follow_symlinks=False)
+
+    def shelve(self, path: str, shelf: "Shelf") -> None:
+        shelf.put(self.base / path, self._shelved_as + path)
+
+    def leave_no_folder(self, path: str) -> None:
+        """Remove the directories that led to a path, if they were not there and now are empty."""
+        for folder in reversed(list(_folders(path))):
+            if folder in self.folders:
+                return
+            try:
+                (self.base / folder).rmdir()
+            except OSError:
+                return
+
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a directory that was not there, and those within it, as far as they are empty."""
+        if folder not in self.folders and folder not in self.nested:
+            for path, _, _ in os.walk(self.base / folder, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(path).rmdir()
+
+    def close(self) -> None:
+        """Give directories that nobody may write to their modes again."""
+        for folder, mode in self.folders.items():
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                (self.base / folder).chmod(mode)
+
+
+class Shelf:
+    """A new folder in `aside`, made when something is put there."""
+
+    def __init__(self, aside: Path) -> None:
+        self._aside = aside
+        self._folder: Path | None = None
+
+    def put(self, path: Path, name: str) -> None:
+        """Move a file, link or directory here; a pipe or the like holds nothing, and goes."""
+        mode = path.lstat().st_mode
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+            shutil.move(path, self._free(name))
+        else:
+            path.unlink()
+
+    def _free(self, name: str) -> Path:
+        """A place to put it under its own path; elsewhere, should what is here already be in the way."""
+        folder = self._folder = self._folder or self._new()
+        place = folder
+        *leading, last = name.split("/")
+        for part in leading:
+            place = place / part
+            if place.is_symlink() or (place.exists() and not place.is_dir()):
+                place = folder
+                break
+            place.mkdir(exist_ok=True)
+        candidate, number = place / last, 0
+        while candidate.is_symlink() or candidate.exists():
+            number += 1
+            candidate = place / f"{number}.{last}"
+        return candidate
+
+    def _new(self) -> Path:
+        make_private_directory(self._aside)
+        number = 1
+        while (self._aside / str(number)).exists():
+            number += 1
+        (self._aside / str(number)).mkdir(mode=0o700)
+        return self._aside / str(number)
+
+
+def _state(path: Path) -> os.stat_result | None:
+    """What stands at a path, itself and not where it leads; None for nothing that can be reached."""
+    try:
+        return path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+
+
+def _entry(path: Path, state: os.stat_result) -> _Entry | None:
+    if stat.S_ISLNK(state.st_mode):
+        return _Entry(stat.S_IMODE(state.st_mode), state.st_size, state.st_mtime_ns, _target(path))
+    if stat.S_ISREG(state.st_mode):
+        return _Entry(stat.S_IMODE(state.st_mode), state.st_size, state.st_mtime_ns)
+    return None
+
+
+def _target(path: Path) -> str:
+    return os.readlink(path)  # noqa: PTH115 - a Path would tidy it up: `./x/` is not `x`
+
+
+def _folders(path: str) -> Iterator[str]:
+    """The directories that lead to a path, outermost first: `a` and `a/b` for `a/b/c`, and for `a/b/`."""
+    end = path.find("/")
+    while end != -1:
+        yield path[:end]
+        end = path.find("/", end + 1)
+
+
+def _below(base: Path, name: str) -> Iterator[str]:
+    """The files and links at `name` and below it."""
+    state = _state(base / name)
+    if state is None:
+        return
+    if not stat.S_ISDIR(state.st_mode):
+        yield name
+        return
+    for entry in sorted((base / name).iterdir()):
+        yield from _below(base, f"{name}/{entry.name}")
+
+
+def _same_bytes(one: Path, other: Path) -> bool:
+    with one.open("rb", buffering=0) as left, other.open("rb", buffering=0) as right:
+        while chunk := left.read(_CHUNK):
+            if chunk != right.read(len(chunk)):
+                return False
+    return True
