@@ -70,15 +70,12 @@ class Prompts:
             },
         )
 
-    def scout(self, root: Path, *, structured: bool) -> str:
-        """What a scout session is told, which maps the code base and changes nothing.
-
-        `structured`: the agent has the StructuredOutput tool; without it, its last message is the map.
-        """
+    def scout(self, root: Path, *, reply: Reply) -> str:
+        """What a scout session is told, which maps the code base and changes nothing."""
         variables = {
             "has_agents_md": (root / "AGENTS.md").is_file(),
             "has_map": bool(_codebase_map(root)),
-            "structured": structured,
+            "reply": str(reply),
         }
         return self._render("scout.md.j2", variables)
 

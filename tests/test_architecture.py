@@ -63,6 +63,7 @@ LAYERS: dict[str, set[str]] = {
     # the core sees the edges through Protocols
     "session": PURE,
     "loop": {"session"} | PURE,
+    "scouting": {"session"} | PURE,
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}

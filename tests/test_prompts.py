@@ -254,7 +254,7 @@ def test_a_prompt_that_is_echoed_claims_nothing(tmp_path: Path, reply: Reply) ->
 
 
 def test_a_scout_is_told_what_to_map_and_to_change_nothing(tmp_path: Path) -> None:
-    prompt = Prompts().scout(tmp_path, structured=True)
+    prompt = Prompts().scout(tmp_path, reply=Reply.TOOL)
     for said in (
         "Change nothing",
         "Layout",
@@ -269,21 +269,31 @@ def test_a_scout_is_told_what_to_map_and_to_change_nothing(tmp_path: Path) -> No
         assert unsaid not in prompt
 
 
-def test_a_scouts_answer_is_asked_for_in_the_way_its_agent_can_give_it(tmp_path: Path) -> None:
-    structured, plain = (Prompts().scout(tmp_path, structured=kind) for kind in (True, False))
-    assert ("StructuredOutput" in structured, "last message" in structured) == (True, False)
-    assert ("StructuredOutput" in plain, "last message" in plain) == (False, True)
+@pytest.mark.parametrize(
+    ("reply", "told", "not_told"),
+    [
+        (Reply.TOOL, "StructuredOutput", "last message"),
+        (Reply.MESSAGE, "last message is one JSON object", "StructuredOutput"),
+        (Reply.WORDS, "last message is the whole map", "JSON"),
+    ],
+)
+def test_a_scouts_answer_is_asked_for_in_the_way_its_agent_can_give_it(
+    tmp_path: Path, reply: Reply, told: str, not_told: str
+) -> None:
+    prompt = Prompts().scout(tmp_path, reply=reply)
+    assert told in prompt
+    assert not_told not in prompt
 
 
 def test_a_scout_begins_with_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").touch()
     draw_map(tmp_path, "{{ 7 * 7 }} and an old word")
-    prompt = Prompts().scout(tmp_path, structured=True)
+    prompt = Prompts().scout(tmp_path, reply=Reply.TOOL)
     assert "Begin with AGENTS.md" in prompt
     assert "There is an earlier map" in prompt
     assert "an old word" not in prompt
 
 
 def test_a_projects_own_scout_template_comes_first(tmp_path: Path) -> None:
-    override(tmp_path, "Look: {{ structured }}").rename(tmp_path / "prompts" / "scout.md.j2")
-    assert Prompts(tmp_path / "prompts").scout(tmp_path, structured=False) == "Look: False"
+    override(tmp_path, "Look: {{ reply }}").rename(tmp_path / "prompts" / "scout.md.j2")
+    assert Prompts(tmp_path / "prompts").scout(tmp_path, reply=Reply.WORDS) == "Look: words"

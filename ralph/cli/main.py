@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ralph import __version__
-from ralph.cli import config, run
+from ralph.cli import config, run, understand
 from ralph.errors import Interrupted, RalphError
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.command("understand")(understand.understand)
 app.add_typer(config.app, name="config")
 
 

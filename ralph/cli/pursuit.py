@@ -4,7 +4,7 @@ import contextlib
 import random
 import time
 import uuid
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ralph import gitrepo, protected
@@ -12,7 +12,7 @@ from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.prepare import Asked, RunFlags, settle
-from ralph.cli.stage import Stage
+from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import Event, RunEnded, RunStarted, SessionStarted, Tag, Text
 from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
@@ -45,7 +45,7 @@ class Pursuit:
 
     def carry_out(self) -> int:
         with contextlib.ExitStack() as held:
-            with _refusing_a_bad_disk():
+            with refusing_a_bad_disk():
                 self._refuse_early()
                 held.enter_context(self.lock)
                 held.enter_context(self.stage.guardian)
@@ -334,15 +334,3 @@ def _detail(flags: RunFlags) -> Detail:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f".ralph/{name}" for name in names)
-
-
-@contextlib.contextmanager
-def _refusing_a_bad_disk() -> Generator[None]:
-    """Before a run has begun, a disk that cannot be written is a reason not to begin."""
-    try:
-        yield
-    except DiskError as error:
-        raise UsageError(error.message, error.hint) from error
-    except OSError as error:
-        fault = DiskError(error.filename or "the disk", error)
-        raise UsageError(fault.message, fault.hint) from error

@@ -1,13 +1,15 @@
 """What every command that holds sessions stands on: a guardian, the signals, the terminal."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
 from ralph.accounts import recall
 from ralph.budget import Spend
 from ralph.cli.agents import ChosenAgent
+from ralph.errors import DiskError, UsageError
 from ralph.files import replace_file
 from ralph.journal import Journal
 from ralph.process import Child, Guardian, Signals
@@ -71,3 +73,15 @@ class Stage:
             stdout_log=logs.stdout,
             stderr_log=None if launch.joins_stderr else logs.stderr,
         )
+
+
+@contextlib.contextmanager
+def refusing_a_bad_disk() -> Generator[None]:
+    """Before a run has begun, a disk that cannot be written is a reason not to begin."""
+    try:
+        yield
+    except DiskError as error:
+        raise UsageError(error.message, error.hint) from error
+    except OSError as error:
+        fault = DiskError(error.filename or "the disk", error)
+        raise UsageError(fault.message, fault.hint) from error

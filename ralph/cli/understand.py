@@ -1,0 +1,50 @@
+"""`ralph understand`: flags in, a map of the code base, an exit code out."""
+
+from typing import Annotated
+
+import typer
+
+
+def understand(
+    agent: Annotated[str | None, typer.Option(help="The agent: claude, codex, custom, ralph-claude or demo.")] = None,
+    agent_cmd: Annotated[
+        str | None,
+        typer.Option(metavar="CMD", help="The agent is this command; it reads the prompt on stdin, or {prompt_file}."),
+    ] = None,
+    transcript: Annotated[
+        str | None, typer.Option(help="How its output is read: auto, claude, codex, rtf1 or plain.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model, by alias or full name.")] = None,
+    reasoning: Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")] = None,
+    iteration_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End a session that takes longer.")
+    ] = None,
+    idle_timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="End a session that is silent for so long.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")] = False,
+) -> None:
+    """Let a scout read the repository and write .ralph/codebase-map.md, which later workers are given.
+
+    It is a read-only pass: whatever else the agent changes in the tree is undone, and said.
+
+    Exit codes: 0 the map is written, 1 failed, 2 bad usage, 3 a bug in ralph, 6 blocked, 129/130/143 stopped by a
+    signal.
+    """
+    from ralph.cli.survey import SurveyFlags, Surveying
+    from ralph.errors import UsageError
+    from ralph.ui.console import Detail
+
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other", "choose one of them")
+    written = {
+        "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
+        "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout,
+    }  # fmt: skip
+    detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
+    asked = {name: value for name, value in written.items() if value is not None}
+    raise typer.Exit(Surveying(SurveyFlags(as_json, detail), asked).carry_out())

@@ -1,0 +1,205 @@
+"""`ralph understand`: a map of the code base, and a tree that is otherwise as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import any_agent
+from tests.support.any_agent import any_agent as make_agent
+from tests.support.any_agent import run as shell
+from tests.support.any_agent import say
+from tests.support.git_repos import commits, git
+from tests.support.goals import write_goal
+from tests.support.ralph_process import Ralph
+from tests.support.scripted_agent import ClaudeScript, api_error, hang, run, summary, write
+from tests.support.scripted_agent import exit as exit_with
+
+THE_MAP = "# What this is\n\nAn example.\n\n## Layout\n\n- README.md"
+
+
+def the_map(repo: Path) -> str:
+    return (repo / ".ralph" / "codebase-map.md").read_text()
+
+
+def everything(repo: Path) -> dict[str, bytes]:
+    """Every file of the tree but ralph's own and git's."""
+    ours = (repo / ".git", repo / ".ralph")
+    files = [path for path in repo.rglob("*") if path.is_file() and not any(path.is_relative_to(own) for own in ours)]
+    return {str(path.relative_to(repo)): path.read_bytes() for path in files}
+
+
+def test_the_map_is_written_and_given_to_later_workers(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    agent = claude_script([summary(THE_MAP)], [summary("DONE")])
+    done = ralph("understand")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(repo) == THE_MAP + "\n"
+    assert "result     the map is .ralph/codebase-map.md, 7 lines" in done.stdout
+    assert git(repo, "status", "--porcelain") == "?? .ralph/"
+    assert len(commits(repo)) == 1
+
+    (prompt,) = agent.heard
+    assert "read-only" in prompt
+    start = agent.starts[0]
+    assert start["argv"][start["argv"].index("--tools") + 1] == "Read,Glob,Grep,StructuredOutput"
+
+    write_goal(repo)
+    assert ralph("run", "goal.md").exit_code == 0
+    assert THE_MAP in agent.heard[1]
+
+
+def test_whatever_else_the_scout_changes_is_undone_and_said(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    (repo / "mine.txt").write_text("not committed yet\n")
+    (repo / "staged.txt").write_text("staged\n")
+    git(repo, "add", "staged.txt")
+    before, head, status = everything(repo), git(repo, "rev-parse", "HEAD"), git(repo, "status", "--porcelain")
+    claude_script(
+        [
+            write("README.md", "overwritten"),
+            write("junk.txt", "junk"),
+            run(
+                "rm mine.txt; git add -A; git commit -qm sneaky; git switch -qc elsewhere; echo x > .ralph/config.toml"
+            ),
+            summary(THE_MAP),
+        ]
+    )
+
+    done = ralph("understand")
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert everything(repo) == before
+    assert git(repo, "rev-parse", "HEAD") == head
+    assert git(repo, "branch", "--show-current") == "main"
+    assert git(repo, "status", "--porcelain").replace("?? .ralph/\n", "") == status
+    assert not (repo / ".ralph" / "config.toml").exists()
+    for deed in ("README.md", "junk.txt", "mine.txt"):
+        assert any(deed in line and "undone" in line for line in done.stdout.splitlines()), deed
+    assert the_map(repo) == THE_MAP + "\n"
+
+
+def test_a_scout_that_writes_the_map_itself_may(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([run("mkdir -p .ralph"), write(".ralph/codebase-map.md", THE_MAP), summary("I wrote the map.")])
+    done = ralph("understand")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(repo) == THE_MAP + "\n"
+    assert "undone" not in done.stdout
+
+
+def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    codex = make_agent(bin_dir, "codex", [shell("echo x > junk"), say(json.dumps({"summary": THE_MAP * 200}))])
+    done = ralph("understand", "--agent", "codex", "--json")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(repo) == THE_MAP * 200 + "\n"
+    (start,) = codex.starts
+    assert start["argv"][start["argv"].index("--sandbox") + 1] == "read-only"
+    assert not (repo / "junk").exists()
+    assert done.events[0]["type"] == "run_started"
+    assert done.events[-1]["type"] == "run_ended"
+
+
+@pytest.mark.parametrize("transcript", ["plain", "rtf1"])
+def test_any_command_can_scout(repo: Path, ralph: Ralph, tmp_path: Path, transcript: str) -> None:
+    agent = tmp_path / "agent"
+    more = "- more\n" * 1000
+    agent.write_text(f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{THE_MAP}\n{more}END\n")
+    agent.chmod(0o755)
+    done = ralph("understand", "--agent-cmd", str(agent), "--transcript", transcript)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(repo).startswith("# What this is\n")
+    assert the_map(repo).count("- more\n") == 1000
+
+
+def test_an_earlier_map_is_kept_beside(repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path) -> None:
+    claude_script([summary("old map")], [summary("new map")])
+    assert [ralph("understand").exit_code for _ in range(2)] == [0, 0]
+    assert the_map(repo) == "new map\n"
+    (kept,) = (world / "ralph" / "runs").glob("*/.understand/codebase-map.md.before")
+    assert kept.read_text() == "old map\n"
+
+
+def test_a_scout_that_fails_leaves_no_map_and_the_old_one_stands(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([summary("old map")], [write("junk.txt", "junk"), exit_with(3)])
+    assert ralph("understand").exit_code == 0
+    done = ralph("understand")
+    assert done.exit_code == 1
+    assert "result     failed: crashed: the agent exited with 3" in done.stdout
+    assert the_map(repo) == "old map\n"
+    assert not (repo / "junk.txt").exists()
+
+
+def test_a_bare_claim_is_no_map(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([summary("DONE")])
+    done = ralph("understand")
+    assert (done.exit_code, "the scout ended without a map" in done.stdout) == (1, True)
+    assert not (repo / ".ralph" / "codebase-map.md").exists()
+
+
+def test_a_refused_login_blocks(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([api_error(403, "Failed to authenticate", "authentication_failed")])
+    done = ralph("understand")
+    assert done.exit_code == 6
+    assert "/login" in done.stdout
+
+
+def test_an_interrupt_undoes_what_was_begun(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    before = everything(repo)
+    claude_script([write("README.md", "overwritten"), write("junk.txt", "junk"), hang()])
+    with ralph.start("understand", "--json") as running:
+        running.wait_for("tool_end", 2)
+        running.send(2)
+        done = running.wait()
+    assert done.exit_code == 130
+    assert everything(repo) == before
+
+
+def test_what_a_killed_pass_had_changed_can_be_found(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([write("README.md", "overwritten"), hang()], [summary(THE_MAP)])
+    with ralph.start("understand", "--json") as running:
+        running.wait_for("tool_end")
+        running.send(9)
+        running.wait()
+    done = ralph("understand")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if "an earlier pass was cut off" in line]
+    store = Path(line.rpartition(" ")[2])
+    assert any(path.read_bytes() == b"# Example\n" for path in store.rglob("*") if path.is_file())
+
+
+def test_the_cost_is_counted_over_retries(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    make_agent(bin_dir, "codex", [say("no JSON"), any_agent.resumed(say(json.dumps({"summary": THE_MAP})))])
+    done = ralph("understand", "--agent", "codex")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert f" · {2 * (any_agent.INPUT + any_agent.OUTPUT):,} tokens · " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["--agent", "nobody"], 2, "'nobody' is not one of"),
+        (["--quiet", "--verbose"], 2, "contradict"),
+        (["--agent-cmd", "no-such-program"], 6, "was not found"),
+        ([], 6, "the agent `claude` was not found on PATH"),
+    ],
+)
+def test_bad_usage_is_refused_with_nothing_written(
+    repo: Path, ralph: Ralph, world: Path, args: list[str], code: int, said: str
+) -> None:
+    done = ralph("understand", *args)
+    assert (done.exit_code, said in done.stderr) == (code, True), done.stderr
+    assert not (repo / ".ralph").exists()
+    assert not (world / "ralph").exists()
+
+
+def test_outside_a_repository_it_is_refused(ralph: Ralph, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = ralph("understand", cwd=elsewhere)
+    assert done.exit_code == 2
+    assert "is not in a git repository" in done.stderr
+    assert "--repo" not in done.stderr
