@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ralph import __version__
-from ralph.cli import config, run, understand
+from ralph.cli import config, run, transcript, understand
 from ralph.errors import Interrupted, RalphError
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("understand")(understand.understand)
+app.command("transcript")(transcript.transcript)
 app.add_typer(config.app, name="config")
 
 

@@ -19,12 +19,20 @@ _PIECE = 4096
 class Outlet:
     """A stream that falls silent when its reader is gone (EPIPE) or its terminal hung up (EIO)."""
 
-    def __init__(self, stream: TextIO | None, in_haste: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, stream: TextIO | None, in_haste: Callable[[], bool] = lambda: False, patience: float = _PATIENCE
+    ) -> None:
         """Write to `stream`; `in_haste` tells that nobody may be waited for any more."""
         self._stream = stream
         self._in_haste = in_haste
+        self._patience = patience
         self._owed = b""
         self._can_block = stream is not None and _can_block(stream)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has fallen silent for good."""
+        return self._stream is None
 
     @property
     def width(self) -> int | None:
@@ -68,7 +76,7 @@ class Outlet:
         self._owed = bytes(rest)
 
     def _comes_to_have_room(self, descriptor: int) -> bool:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + self._patience
         while not _has_room(descriptor, _LOOK):
             if self._in_haste() or time.monotonic() > deadline:
                 return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from ralph.ui.outlet import Outlet
@@ -44,3 +45,16 @@ def test_a_reader_that_left_ends_nothing() -> None:
         for line in LINES[:3]:
             outlet.write_bytes(line)
         assert os.fstat(writing).st_rdev == Path(os.devnull).stat().st_rdev
+        assert outlet.closed
+
+
+def test_who_stops_reading_is_waited_for_as_long_as_was_said() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w") as stream:
+        outlet = Outlet(stream, patience=0)
+        began = time.monotonic()
+        for line in LINES:
+            outlet.write_bytes(line)
+        assert time.monotonic() - began < 30  # it would be a minute
+        assert not outlet.closed
+        assert len(reader.read(1 << 20)) < sum(map(len, LINES))

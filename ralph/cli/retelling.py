@@ -1,0 +1,117 @@
+"""A log from its first byte to its last, as events, however long it is: no more of it is held than a line."""
+
+import itertools
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+from ralph import jsonline
+from ralph.errors import DiskError, UsageError
+from ralph.events import Event, to_json
+from ralph.lines import LineSplitter, Oversized
+from ralph.quantities import timestamp
+from ralph.transcripts import TRANSCRIPTS
+from ralph.transcripts.reader import Reader
+from ralph.transcripts.sniffing import decided_by
+from ralph.ui.console import Console
+from ralph.ui.outlet import Outlet
+
+_AUTO = "auto"
+_CHUNK = 1 << 16
+_MOST_HELD = 1 << 20
+"""Bytes in which the line that tells the transcript is looked for: a log that has none in them is plain."""
+
+_Lines = Sequence[bytes | Oversized]
+_Show = Callable[[Sequence[Event]], None]
+
+
+def retell(file: str, name: str, *, as_json: bool) -> None:
+    """Write the events of a log to stdout, until it ends or nobody reads them any more."""
+    if name != _AUTO and name not in TRANSCRIPTS:
+        raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *TRANSCRIPTS])}")
+    outlet = Outlet(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
+    show = _json(outlet) if as_json else _for_people(outlet)
+    with _opened(file) as stream:
+        for events in _events(_lines(stream, file), name):
+            show(events)
+            if outlet.closed:
+                return
+
+
+def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+    if file == "-" and sys.stdin is not None:  # it is None where it was closed
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(os.devnull if file == "-" else file).open("rb")
+    except OSError as error:
+        hint = "name a file that an agent's output was written to: ralph keeps those of its sessions in .ralph/logs"
+        raise UsageError(f"{file}: {error.strerror or error}", hint) from error
+
+
+def _lines(stream: BinaryIO, file: str) -> Iterator[_Lines]:
+    """Yield the lines of each chunk as it arrives: what is piped here may be long in coming."""
+    splitter = LineSplitter()
+    try:
+        while chunk := os.read(stream.fileno(), _CHUNK):
+            yield splitter.feed(chunk)
+    except OSError as error:
+        raise DiskError(file, error) from error
+    yield splitter.flush()
+
+
+def _events(batches: Iterator[_Lines], name: str) -> Iterator[list[Event]]:
+    held: Iterable[_Lines] = ()
+    if name == _AUTO:
+        name, held = _sniffed(batches)
+    reader = Reader(TRANSCRIPTS[name]())
+    for lines in itertools.chain(held, batches):
+        yield [event for line in lines for event in reader.hear(line)]
+    yield reader.close()
+
+
+def _sniffed(batches: Iterator[_Lines]) -> tuple[str, list[_Lines]]:
+    """Name the transcript by the first line that tells, and give back what was read on the way to it."""
+    held: list[_Lines] = []
+    size = 0
+    for lines in batches:
+        held.append(lines)
+        for line in lines:
+            if isinstance(line, bytes):
+                size += len(line) + 1
+                if name := decided_by(line.decode("utf-8", "replace")):
+                    return name, held
+        if size > _MOST_HELD:
+            break
+    return "plain", held
+
+
+def _json(outlet: Outlet) -> _Show:
+    numbers = itertools.count(1)
+
+    def show(events: Sequence[Event]) -> None:
+        at = timestamp(time.time())
+        stamped = ({"seq": next(numbers), "at": at, **to_json(event)} for event in events)
+        outlet.write_bytes(b"".join(map(jsonline.encode_line, stamped)))
+
+    return show
+
+
+def _for_people(outlet: Outlet) -> _Show:
+    console = Console(outlet)
+
+    def show(events: Sequence[Event]) -> None:
+        try:
+            console(events, "", b"")
+        except Exception:  # a screen may fail; here nobody else has the events, so each is tried by itself
+            for event in events:
+                try:
+                    console([event], "", b"")
+                except Exception as error:
+                    console.say("ralph", f"{event.type}: cannot be shown ({type(error).__name__})")
+
+    return show
