@@ -66,6 +66,9 @@ def test_its_transcript_reads_any_command_and_any_log(ralph: Ralph, tmp_path: Pa
     done = run(ralph, installed, "--agent-cmd", str(tmp_path / "agent"), "--transcript", "shout", "--max-iterations=1")
     assert done.exit_code == 4, done.stdout + done.stderr
     assert [event["text"] for event in done.events_of("text") if event["tag"] == "AI"] == ["LOUD"]
+    (tmp_path / "log").write_text("hm\nYES\n")
+    read = ralph("transcript", str(tmp_path / "log"), "--transcript", "shout", env={"PYTHONPATH": str(installed)})
+    assert (read.exit_code, read.stdout) == (0, "PLAN       hm\nagent      YES\n")
 
 
 def test_it_is_listed_beside_ours_when_a_name_is_wrong(ralph: Ralph, installed: Path) -> None:

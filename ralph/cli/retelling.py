@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from ralph import jsonline
+from ralph import jsonline, plugins
 from ralph.errors import DiskError, UsageError
 from ralph.events import Event, to_json
 from ralph.lines import LineSplitter, Oversized
@@ -32,15 +32,18 @@ _Show = Callable[[Sequence[Event]], None]
 
 def retell(file: str, name: str, *, as_json: bool) -> None:
     """Write the events of a log to stdout, until it ends or nobody reads them any more."""
-    if name != _AUTO and name not in TRANSCRIPTS:
-        raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *TRANSCRIPTS])}")
+    if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := plugins.transcript_names()):
+        raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *known])}")
     outlet = Outlet(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
-    show = _json(outlet) if as_json else _for_people(outlet)
+    console = Console(outlet)
+    show = _json(outlet) if as_json else _for_people(console)
     with _opened(file) as stream:
         for events in _events(_lines(stream, file), name):
             show(events)
             if outlet.closed:
                 return
+    if not as_json:
+        console.close_session()
 
 
 def _opened(file: str) -> AbstractContextManager[BinaryIO]:
@@ -68,7 +71,7 @@ def _events(batches: Iterator[_Lines], name: str) -> Iterator[list[Event]]:
     held: Iterable[_Lines] = ()
     if name == _AUTO:
         name, held = _sniffed(batches)
-    reader = Reader(TRANSCRIPTS[name]())
+    reader = Reader(plugins.find_transcript(name)())
     for lines in itertools.chain(held, batches):
         yield [event for line in lines for event in reader.hear(line)]
     yield reader.close()
@@ -101,16 +104,14 @@ def _json(outlet: Outlet) -> _Show:
     return show
 
 
-def _for_people(outlet: Outlet) -> _Show:
-    console = Console(outlet)
-
+def _for_people(console: Console) -> _Show:
     def show(events: Sequence[Event]) -> None:
         try:
-            console(events, "", b"")
+            console(events, None, b"")
         except Exception:  # a screen may fail; here nobody else has the events, so each is tried by itself
             for event in events:
                 try:
-                    console([event], "", b"")
+                    console([event], None, b"")
                 except Exception as error:
                     console.say("ralph", f"{event.type}: cannot be shown ({type(error).__name__})")
 

@@ -144,6 +144,9 @@ class Surveying:
         path = self.root / MAP
         path.parent.mkdir(exist_ok=True)
         replace_file(path, drawn.rstrip() + "\n", mode=0o644)
+        for snapshot in self.journal.directory.parent.glob("*/snapshot"):
+            # A run that was cut off puts back the files that stood when it began; this one is not its agent's doing.
+            replace_file(snapshot / path.name, path.read_bytes(), mode=0o644)
 
     def _started(self) -> RunStarted:
         return RunStarted(

@@ -77,6 +77,10 @@ class Console:
         """Write a line that is no event's: header, recovery, farewell."""
         self._write(_labelled(label, text))
 
+    def close_session(self) -> None:
+        """Say what was done and used in a session of which nobody says that it has ended: a log's."""
+        self._write(self._session_ended())
+
     def _write(self, lines: list[str]) -> None:
         width = self._outlet.width
         folded = lines if width is None else [part for line in lines for part in _folded(line, width)]
@@ -195,7 +199,9 @@ class Console:
             facts.append(format_money(event.cost_usd))
         if event.context_pct is not None and (self._reported is None or self._reported.context_pct is None):
             facts.append(f"context {event.context_pct:.0f} %")
-        said = "claims DONE" if event.verdict == "DONE" else event.summary
+        said = event.summary
+        if event.verdict == "DONE":
+            said = "claims DONE" if event.summary == "DONE" else f"claims DONE: {event.summary}"
         return [*_labelled("summary", said), *_labelled("", " · ".join(facts))]
 
     def _check_ended(self, event: CheckEnded) -> list[str]:

@@ -52,7 +52,7 @@ def test_people_see_it_as_a_run_would_show_it(ralph: Ralph) -> None:
 
 
 def test_stdin_and_a_named_transcript(ralph: Ralph) -> None:
-    assert ralph("transcript", "-", input=RTF1).stdout == "thinks     a plan\n"
+    assert ralph("transcript", "-", input=RTF1).stdout == "PLAN       a plan\n"
     told = ralph("transcript", "-", "--transcript", "plain", "--json", input=RTF1)
     assert [event.get("tag") for event in told.events] == [None, "SYS", "AI"]
 
@@ -131,7 +131,7 @@ def test_a_line_is_told_before_the_next_one_comes(tmp_path: Path) -> None:
         assert told.stdin is not None
         told.stdin.write(RTF1.encode())
         told.stdin.flush()
-        wait_until(lambda: out.read_text() == "thinks     a plan\n", "the line")
+        wait_until(lambda: out.read_text() == "PLAN       a plan\n", "the line")
         told.stdin.close()
         assert told.wait(60) == 0
 

@@ -171,6 +171,23 @@ def test_what_a_killed_pass_had_changed_can_be_found(repo: Path, ralph: Ralph, c
     assert any(path.read_bytes() == b"# Example\n" for path in store.rglob("*") if path.is_file())
 
 
+def test_a_map_that_is_made_after_a_run_was_cut_off_stands(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script([summary("old map")], [hang()], [summary(THE_MAP)], [summary("DONE")])
+    write_goal(repo)
+    assert ralph("understand").exit_code == 0
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("session_started")
+        running.send(9)
+        running.wait()
+    assert ralph("understand").exit_code == 0
+    done = ralph("run", "goal.md")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(repo) == THE_MAP + "\n"
+    assert THE_MAP in agent.heard[-1]
+
+
 def test_the_cost_is_counted_over_retries(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     make_agent(bin_dir, "codex", [say("no JSON"), any_agent.resumed(say(json.dumps({"summary": THE_MAP})))])
     done = ralph("understand", "--agent", "codex")
