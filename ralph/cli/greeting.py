@@ -53,18 +53,15 @@ def _unheld(prepared: Prepared) -> Lines:
     runner, limits = prepared.runner, prepared.settings.limits
     if (limits.cost_usd or limits.tokens) and not prepared.agent.transcript().capabilities.supports_usage_events:
         yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
-    elif (
-        limits.cost_usd
-        and runner.transcript == "codex"
-        and prepared.agent.prices.price(prepared.settings.model) is None
-    ):
-        model = prepared.settings.model or "the model that --model names"
-        yield (
-            "note",
-            f"codex reports no cost: --max-cost never holds without a price for {model} in .ralph/pricing.toml",
-        )
+    elif limits.cost_usd and runner.transcript != "claude" and not _has_price(prepared):
+        model = prepared.settings.model or "its model"
+        yield "note", f"--max-cost holds only if the agent tells its cost, or .ralph/pricing.toml a price for {model}"
     if prepared.settings.worker.system_prompt_file and not isinstance(runner, ClaudeRunner):
         yield "note", f"modes.worker.system_prompt_file is not used: {prepared.settings.agent} does not take one"
+
+
+def _has_price(prepared: Prepared) -> bool:
+    return prepared.agent.prices.price(prepared.settings.model) is not None
 
 
 def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:

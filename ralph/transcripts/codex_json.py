@@ -93,7 +93,8 @@ class CodexJson:
                 return self._tool(item, "shell", {"command": text(item.get("command"))}, finished=finished)
             case "file_change":
                 changes = list(sequence(item.get("changes")))
-                return self._tool(item, "edit", {"changes": changes}, finished=finished)
+                paths = ", ".join(text(mapping(change).get("path")) for change in changes)
+                return self._tool(item, "edit", {"path": paths, "changes": changes}, finished=finished)
             case "mcp_tool_call":
                 name = f"{text(item.get('server'))}.{text(item.get('tool'))}"
                 return self._tool(item, name, mapping(item.get("arguments")), finished=finished)

@@ -1,5 +1,7 @@
 """What a session planned, did and used, in a few lines each. What the agent did not report is not said."""
 
+import re
+
 from ralph.budget import total_tokens
 from ralph.digest import Digest, ToolRow
 from ralph.events import Usage
@@ -8,11 +10,13 @@ from ralph.ui.sanitise import one_line
 
 _PLAN_LINES = 6
 _PLAN_WIDTH = 160
+_HEADING = re.compile(r"(?:#+ *plan:?|\*\*plan:?\*\*:?|plan:)\s+", re.IGNORECASE)
 
 
 def plan(text: str) -> str:
-    """The first lines of a plan."""
-    lines = [line for line in text[: _PLAN_LINES * _PLAN_WIDTH * 8].splitlines() if line.strip()]
+    """The first lines of a plan, without the word that the label says already."""
+    said = _HEADING.sub("", text[: _PLAN_LINES * _PLAN_WIDTH * 8].lstrip(), count=1)
+    lines = [line for line in said.splitlines() if line.strip()]
     kept = [one_line(line, _PLAN_WIDTH) for line in lines[:_PLAN_LINES]]
     if len(lines) > _PLAN_LINES:
         kept[-1] += " …"

@@ -43,7 +43,7 @@ _KEPT_OUTPUT = 20_000
 _KEPT_CALLS = 1000
 """Calls whose output is kept: an agent may print for calls that it never ends."""
 
-_TELLING = ("command", "file_path", "path", "pattern", "skill", "summary")
+_TELLING = ("command", "cmd", "file_path", "path", "pattern", "skill", "summary")
 """Tool parameters that say most about a call."""
 
 
