@@ -34,7 +34,7 @@ DONE = Answer(Verdict.DONE, "DONE")
 
 def seen_in(capture: str, *, exit_code: int = 0, watchdog: str = "") -> Evidence:
     """What a session that prints the capture shows; a turn that a background task began is not the session's."""
-    (path,) = CAPTURES.glob(f"{capture}-*.ndjson")
+    (path,) = (path for path in CAPTURES.glob(f"{capture}-*.ndjson") if not path.name.endswith(".events.ndjson"))
     transcript = ClaudeTranscript()
     events = [event for line in path.read_text("utf-8").split("\n") for event in transcript.feed(line)]
     turns = [event for event in events if isinstance(event, TurnEnded) and not event.origin]

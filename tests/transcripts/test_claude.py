@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -29,14 +28,14 @@ from ralph.events import (
     to_json,
 )
 from ralph.transcripts.claude import ClaudeTranscript
+from tests.transcripts import captures
 
-CAPTURES = Path(__file__).parent.parent / "fixtures" / "claude"
-EVERY_CAPTURE = sorted(path.stem for path in CAPTURES.glob("*.ndjson"))
+EVERY_CAPTURE = [path.stem for path in captures.captures_of("claude")]
 
 
 def lines_of(capture: str) -> list[str]:
-    (path,) = CAPTURES.glob(f"{capture}*.ndjson")
-    return path.read_text("utf-8").split("\n")
+    (path,) = (path for path in captures.captures_of("claude") if path.name.startswith(capture))
+    return captures.lines_of(path)
 
 
 def heard(lines: list[str]) -> list[Event]:

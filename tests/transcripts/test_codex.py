@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,13 +22,12 @@ from ralph.events import (
 )
 from ralph.failures import End, Evidence, classify
 from ralph.transcripts.codex import CodexTranscript
-
-CAPTURES = Path(__file__).parent.parent / "fixtures" / "codex"
+from tests.transcripts import captures
 
 
 def lines_of(capture: str) -> list[str]:
-    (path,) = (path for path in CAPTURES.glob(f"{capture}*") if ".events." not in path.name)
-    return path.read_text("utf-8").split("\n")
+    (path,) = (path for path in captures.captures_of("codex") if path.name.startswith(capture))
+    return captures.lines_of(path)
 
 
 def heard(lines: list[str]) -> list[Event]:
@@ -65,16 +61,6 @@ def item(step: str, **fields: object) -> str:
 
 def failed(message: str) -> list[Event]:
     return heard([line("thread.started", thread_id="t"), line("turn.failed", error={"message": message})])[1:]
-
-
-@pytest.fixture
-def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Codex tells times of the day where it runs."""
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
 
 
 # JSON.

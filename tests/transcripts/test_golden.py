@@ -1,0 +1,22 @@
+"""The events of every capture are those that were looked at; `python -m tests.transcripts.golden` writes new ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.transcripts.captures import CAPTURES, FIXTURES, GOLDEN, golden_of
+from tests.transcripts.golden import written
+
+
+@pytest.mark.usefixtures("utc")
+@pytest.mark.parametrize(
+    ("name", "capture"), CAPTURES, ids=lambda value: value.stem if isinstance(value, Path) else value
+)
+def test_a_capture_gives_the_events_beside_it(name: str, capture: Path) -> None:
+    assert written(name, capture) == golden_of(capture).read_text()
+
+
+def test_every_golden_file_has_its_capture() -> None:
+    assert sorted(FIXTURES.glob(f"*/*{GOLDEN}")) == sorted(golden_of(capture) for _, capture in CAPTURES)
