@@ -222,12 +222,12 @@ class _UsageSoFar:
         prompt = _prompt(tokens)
         _, output, cache_creation, cache_read = tokens
         return Usage(
-            prompt_tokens=prompt,
-            completion_tokens=output,
-            total_tokens=prompt + output,
+            prompt_tokens=min(prompt, jsonline.MOST),
+            completion_tokens=min(output, jsonline.MOST),
+            total_tokens=min(prompt + output, jsonline.MOST),
             model=self._model or None,
-            cache_creation_tokens=cache_creation,
-            cache_read_tokens=cache_read,
+            cache_creation_tokens=min(cache_creation, jsonline.MOST),
+            cache_read_tokens=min(cache_read, jsonline.MOST),
             context_pct=context_pct(self._context, self._window) if self._context else None,
             cost_usd=self._cost,
         )
