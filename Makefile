@@ -28,7 +28,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# The long forms of tests that `make check` holds in short. On two cores: soak about 55 minutes, sweep 15, fuzz 60.
+# The long forms of tests that `make check` holds in short. On two cores: soak about 55 minutes, sweep 15, fuzz 100.
 RALPH_ROUNDS ?= 100
 soak: $(VENV)/.installed
 	RALPH_ROUNDS=$(RALPH_ROUNDS) $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 tests/e2e/test_nothing_outlives.py
@@ -39,7 +39,7 @@ sweep: $(VENV)/.installed
 
 # -timeout: no input of a few kilobytes may take longer; 2 s because a busy machine must not fail it.
 RALPH_FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= lines transcript configuration goal journal message
+FUZZ_TARGETS ?= lines claude codex rtf1 plain events configuration goal journal message
 fuzz: $(VENV)/fuzz/.installed
 	@mkdir -p $(addprefix $(VENV)/fuzz/found/,$(FUZZ_TARGETS))
 	set -e; for target in $(FUZZ_TARGETS); do \

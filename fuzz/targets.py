@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ralph import jsonline, settings
 from ralph.errors import StateError, UsageError
-from ralph.events import to_json
+from ralph.events import ToolEnd, ToolStart, from_json, to_json
 from ralph.goal import parse_goal
 from ralph.journal import Journal
-from ralph.lines import LineSplitter, Oversized
+from ralph.lines import LineSplitter, Oversized, lines_in
 from ralph.trailers import read_message
-from ralph.transcripts.claude import ClaudeTranscript
+from ralph.transcripts import TRANSCRIPTS
+from ralph.transcripts.reader import events_in
 
 _SCRATCH = Path(__file__).parent.parent / ".venv" / "fuzz" / "scratch"  # libFuzzer leaves without any goodbye
 os.environ.update(XDG_CONFIG_HOME=str(_SCRATCH / "config"))  # the user's own settings have no say
@@ -46,14 +47,33 @@ def lines(data: bytes) -> None:
         raise Wrong(f"{found!r}, not {said!r}")
 
 
-def transcript(data: bytes) -> None:
-    """Any stream becomes events, and every event becomes one line that can be read back."""
-    heard = ClaudeTranscript()
-    events = [event for line in data.split(b"\n") for event in heard.feed(line.decode("utf-8", "replace"))]
-    for number, event in enumerate([*events, *heard.flush()]):
-        line = jsonline.encode({"seq": number, **to_json(event)})
-        if not line.isascii() or "\n" in line or jsonline.mapping(jsonline.decode(line)).get("seq") != number:
-            raise Wrong(line)
+def _transcript(name: str) -> Callable[[bytes], None]:
+    def survive(data: bytes) -> None:
+        """Any stream becomes events, every event one line that can be read back; no tool stays open."""
+        still_open: set[str] = set()
+        for event in events_in(lines_in([data]), TRANSCRIPTS[name]()):
+            line = jsonline.encode({"seq": 1, **to_json(event)})
+            read = from_json(jsonline.mapping(jsonline.decode(line)))
+            if not line.isascii() or "\n" in line or jsonline.encode({"seq": 1, **to_json(read)}) != line:
+                raise Wrong(line)
+            if isinstance(event, ToolStart):
+                still_open.add(event.id)
+            elif isinstance(event, ToolEnd):
+                still_open.discard(event.id)
+        if still_open:
+            raise Wrong(repr(still_open))
+
+    return survive
+
+
+def events(data: bytes) -> None:
+    """Any JSON is an event, which is written as it was read, or is refused."""
+    for text in data.decode("utf-8", "replace").split("\n"):
+        with contextlib.suppress(ValueError):  # Malformed is one, too
+            event = from_json(jsonline.mapping(jsonline.decode(text)))
+            line = jsonline.encode(to_json(event))
+            if jsonline.encode(to_json(from_json(jsonline.mapping(jsonline.decode(line))))) != line:
+                raise Wrong(line)
 
 
 def configuration(data: bytes) -> None:
@@ -100,7 +120,11 @@ def message(data: bytes) -> None:
 
 TARGETS = {
     "lines": Target(lines),
-    "transcript": Target(transcript, ("tests/fixtures/claude",)),
+    "claude": Target(_transcript("claude"), ("tests/fixtures/claude",)),
+    "codex": Target(_transcript("codex"), ("tests/fixtures/codex",)),
+    "rtf1": Target(_transcript("rtf1"), ("tests/fixtures/rtf1",)),
+    "plain": Target(_transcript("plain"), ("tests/fixtures/plain",)),
+    "events": Target(events, ("tests/fixtures/rtf1", "tests/fixtures/claude")),
     "configuration": Target(configuration, ("fuzz/seeds/configuration",)),
     "goal": Target(goal, ("examples/goals", "fuzz/seeds/goal")),
     "journal": Target(journal, ("fuzz/seeds/journal",)),
