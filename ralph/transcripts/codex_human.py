@@ -1,7 +1,7 @@
 """What plain `codex exec` prints for people, into canonical events: a header, then sections under one-word titles.
 
-Written against what 0.166.0 was seen to print, on stderr; its last message is on stdout, and follows where a log has
-both. `--json` tells more, and leaves no doubt: prefer it.
+Written against what 0.163.0 and 0.166.0 were seen to print, on stderr; its last message is on stdout, and follows where
+a log has both. `--json` tells more, and leaves no doubt: prefer it.
 
 The limit of this: nothing in the output says where a section ends. With colours a title is known by them, and a line
 of a prompt or of a tool's output is no title whatever it reads. Without, a title counts only where the line below
@@ -20,6 +20,7 @@ from ralph.transcripts.codex_sections import (
     Header,
     Message,
     Outside,
+    Patch,
     Prompt,
     Section,
     Session,
@@ -38,6 +39,7 @@ _SECTIONS: Mapping[str, Callable[[Session], Section]] = {
     "codex": Message,
     "thinking": lambda _: Thought(),
     "exec": Command,
+    "apply patch": Patch,
     "tokens used": Tokens,
 }
 
@@ -87,7 +89,11 @@ class CodexHuman:
         title, self._title = self._title, ""
         if not title:
             return []
-        fits = {"exec": _COMMAND.match(below), "tokens used": NUMBER.fullmatch(below.strip())}
+        fits = {
+            "exec": _COMMAND.match(below),
+            "apply patch": below.startswith("patch: "),
+            "tokens used": NUMBER.fullmatch(below.strip()),
+        }
         if fits.get(title, below.strip()):
             return self._enter(_SECTIONS[title](self._session))
         return self._read(title, title)
@@ -99,7 +105,7 @@ class CodexHuman:
         return events
 
     def _read(self, line: str, words: str) -> list[Event]:
-        if self._section.prose and (_NOTICE.match(words) and (line != words or not self._session.coloured)):
+        if _NOTICE.match(words) and self._is_notice(line, words):
             return self._notice(words)
         if self._section.prose and self._is_thought(line, words):
             return self._thought(words)
@@ -108,6 +114,13 @@ class CodexHuman:
         if self._section.successor is not None:
             self._section = self._section.successor
         return events
+
+    def _is_notice(self, line: str, words: str) -> bool:
+        """Tell a remark of codex from a line that only reads so; of a tool's output, by the blank line before it."""
+        if self._session.coloured:
+            return self._section.prose and line != words
+        ended = isinstance(self._section, Command) and self._section.after_blank and words.startswith("ERROR: ")
+        return self._section.prose or ended
 
     def _notice(self, words: str) -> list[Event]:
         """A remark of codex, which does not end a prompt: the prompt may hold such a line itself."""

@@ -24,6 +24,7 @@ class Session:
     coloured: bool = False
     introduced: bool = False
     commands: int = 0
+    patches: int = 0
     open_tools: OpenTools = field(default_factory=OpenTools)
     total_tokens: int = 0
     message: list[str] = field(default_factory=list[str])
@@ -174,6 +175,7 @@ class Header(_Closed):
 _COMMAND_END = re.compile(r"(.*) in /[^\s;]*", re.DOTALL)
 _OUTCOME = re.compile(r" (?:(succeeded)|(exited -?\d{1,10}|declined)|in progress)(?: in (\d{1,15})ms)?:")
 _MOST_BLANKS = 100
+_MOST_PATHS = 1000
 
 
 class Command:
@@ -214,8 +216,12 @@ class Command:
         return [*self._start(), *self._end()]
 
     @property
+    def after_blank(self) -> bool:
+        return self._blanks > 0
+
+    @property
     def _may_be_over(self) -> bool:
-        return self._blanks > 0 or not self._printed
+        return self.after_blank or not self._printed
 
     @property
     def _awaits_outcome(self) -> bool:
@@ -251,6 +257,44 @@ class Command:
     def _end(self) -> list[Event]:
         ended, self._outcome = self._outcome, None
         return [] if ended is None else [ended]
+
+
+class Patch(_Closed):
+    """A change of files: how it went, which they are, and the difference; a blank line ends it."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._paths: list[str] = []
+        self._tool = ""
+        self._status = ToolStatus.UNKNOWN
+        self._blank = False
+
+    def may_end_at(self, title: str) -> bool:
+        return bool(title) and (self._session.coloured or self._blank)
+
+    def read(self, line: str) -> list[Event]:
+        words = uncoloured(line)
+        self._blank = not words.strip()
+        if words.startswith("patch: ") and not self._paths:
+            self._status = ToolStatus.OK if words == "patch: completed" else ToolStatus.FAIL
+            return []
+        if words.startswith("/") and not self._tool and len(self._paths) < _MOST_PATHS:
+            self._paths.append(words)
+            return []
+        return self._start() if self._blank else [*self._start(), ToolOutput(self._tool, line)]
+
+    def close(self) -> list[Event]:
+        started = self._start()
+        self._session.open_tools.end(self._tool)
+        return [*started, ToolEnd(self._tool, self._status)]
+
+    def _start(self) -> list[Event]:
+        if self._tool:
+            return []
+        self._session.patches += 1
+        self._tool = f"patch-{self._session.patches}"
+        start = ToolStart(self._tool, "edit", {"path": ", ".join(self._paths)})
+        return [*self._session.open_tools.start(self._tool), start]
 
 
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3}){0,4}|\d{1,15}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import captures, tools
+from tests.transcripts.captures import captures_of
 from tools import fetch
 
 LISTED: dict[str, dict[str, list[str]]] = tomllib.loads(captures.VERSIONS.read_text())
@@ -15,7 +16,7 @@ LISTED: dict[str, dict[str, list[str]]] = tomllib.loads(captures.VERSIONS.read_t
 @pytest.mark.parametrize("agent", captures.AGENTS)
 def test_every_capture_is_listed_once_with_its_version(agent: str) -> None:
     listed = [file for files in LISTED[agent].values() for file in files]
-    assert sorted(listed) == sorted(path.name for path in (captures.FIXTURES / agent).iterdir())
+    assert sorted(listed) == sorted(path.name for path in captures_of(agent))
 
 
 @pytest.mark.parametrize("agent", captures.AGENTS)
@@ -26,7 +27,7 @@ def test_every_story_is_told_by_the_pinned_version(agent: str) -> None:
 
 
 def test_captures_are_small() -> None:
-    assert sum(path.stat().st_size for path in captures.FIXTURES.rglob("*") if path.is_file()) < 400_000
+    assert sum(path.stat().st_size for agent in captures.AGENTS for path in captures_of(agent)) < 400_000
 
 
 def test_no_capture_names_a_machine() -> None:

@@ -162,11 +162,17 @@ def test_a_command_that_the_stream_leaves_open_ends_unknown() -> None:
         (
             {"type": "file_change", "changes": [{"path": "a.py", "kind": "add"}], "status": "completed"},
             "edit",
-            {"changes": [{"path": "a.py", "kind": "add"}]},
+            {"path": "a.py", "changes": [{"path": "a.py", "kind": "add"}]},
             "",
             ToolStatus.OK,
         ),
-        ({"type": "file_change", "changes": [], "status": "failed"}, "edit", {"changes": []}, "", ToolStatus.FAIL),
+        (
+            {"type": "file_change", "changes": [], "status": "failed"},
+            "edit",
+            {"path": "", "changes": []},
+            "",
+            ToolStatus.FAIL,
+        ),
         (
             {
                 "type": "mcp_tool_call",
@@ -445,3 +451,26 @@ def test_no_more_is_held_back_than_fits() -> None:
     told = [event for text in lines for event in transcript.feed(text)]
     assert len(told) == 200
     assert transcript.feed(lines_of("10a-")[0])[0].type == "session_started"
+
+
+def test_a_change_of_files_is_a_tool_with_its_paths_and_the_difference() -> None:
+    events = heard(lines_of("163-human-file-change"))
+    (start,) = [event for event in events if isinstance(event, ToolStart)]
+    assert (start.name, start.input) == ("edit", {"path": "/srv/repo/README.md, /srv/repo/hello.txt"})
+    (end,) = [event for event in events if isinstance(event, ToolEnd)]
+    assert (end.id, end.status) == (start.id, ToolStatus.OK)
+    assert [event.text for event in events if isinstance(event, Text) and event.tag is Tag.AI] == ["Changed."]
+
+
+def test_a_failure_after_a_command_is_codexs_own_word_and_what_was_used_is_told() -> None:
+    events = heard(lines_of("163-human-failed"))
+    remarks = [event.text for event in events if isinstance(event, Text) and event.tag is Tag.SYS]
+    assert [text.startswith("ERROR: ") for text in remarks] == [False, True, True]
+    assert [event.total_tokens for event in events if isinstance(event, Usage)] == [2190]
+
+
+def test_an_error_that_a_tool_prints_is_the_tools() -> None:
+    lines = lines_of("163-human-failed")
+    at = lines.index("bad")
+    events = heard([*lines[:at], "ERROR: of the tool", *lines[at:]])
+    assert any(isinstance(event, ToolOutput) and event.text == "ERROR: of the tool" for event in events)
