@@ -1,7 +1,7 @@
 """What plain `codex exec` prints for people, into canonical events: a header, then sections under one-word titles.
 
-Written against what 0.163.0 and 0.166.0 were seen to print, on stderr; its last message is on stdout, and follows where
-a log has both. `--json` tells more, and leaves no doubt: prefer it.
+Written against what 0.163.0 and 0.166.0 were seen to print, on stderr; the last message is on stdout, and follows
+where a log has both. `--json` tells more, and leaves no doubt: prefer it.
 
 The limit of this: nothing in the output says where a section ends. With colours a title is known by them, and a line
 of a prompt or of a tool's output is no title whatever it reads. Without, a title counts only where the line below
@@ -105,10 +105,11 @@ class CodexHuman:
         return events
 
     def _read(self, line: str, words: str) -> list[Event]:
-        if _NOTICE.match(words) and self._is_notice(line, words):
-            return self._notice(words)
-        if self._section.prose and self._is_thought(line, words):
-            return self._thought(words)
+        if self._section.may_hold(words):
+            if self._is_notice(line, words):
+                return self._notice(words)
+            if self._is_thought(line, words):
+                return self._thought(words)
         self._after_notice = self._after_notice and not words.strip()
         events = self._section.read(line)
         if self._section.successor is not None:
@@ -116,15 +117,12 @@ class CodexHuman:
         return events
 
     def _is_notice(self, line: str, words: str) -> bool:
-        """Tell a remark of codex from a line that only reads so; of a tool's output, by the blank line before it."""
-        if self._session.coloured:
-            return self._section.prose and line != words
-        ended = isinstance(self._section, Command) and self._section.after_blank and words.startswith("ERROR: ")
-        return self._section.prose or ended
+        return _NOTICE.match(words) is not None and (line != words or not self._session.coloured)
 
     def _notice(self, words: str) -> list[Event]:
-        """A remark of codex, which does not end a prompt: the prompt may hold such a line itself."""
-        events = self._enter(Outside()) if isinstance(self._section, Command) else self._section.close()
+        """A remark of codex. It ends no prompt, which may hold such a line itself; a tool has ended before it."""
+        is_tool = isinstance(self._section, Command | Patch)
+        events = self._enter(Outside()) if is_tool else self._section.close()
         self._after_notice = True
         return [*events, *spoken(Tag.SYS, words)]
 

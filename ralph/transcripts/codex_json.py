@@ -1,6 +1,6 @@
 """`codex exec --json` into canonical events.
 
-Written against what 0.166.0 was seen to print; `mcp_tool_call`, `web_search` and `todo_list` after their published
+Written against what 0.163.0 and 0.166.0 were seen to print; `mcp_tool_call` and `web_search` after their published
 shape. An `error`, event or item, ends nothing: codex goes on after it. Only `turn.completed` and `turn.failed` do.
 """
 

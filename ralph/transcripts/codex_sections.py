@@ -23,8 +23,7 @@ class Session:
 
     coloured: bool = False
     introduced: bool = False
-    commands: int = 0
-    patches: int = 0
+    calls: int = 0
     open_tools: OpenTools = field(default_factory=OpenTools)
     total_tokens: int = 0
     message: list[str] = field(default_factory=list[str])
@@ -34,9 +33,8 @@ class Session:
 class Section(Protocol):
     """Takes in the lines below a title."""
 
-    @property
-    def prose(self) -> bool:
-        """Whether codex's own remarks may stand among the lines."""
+    def may_hold(self, remark: str) -> bool:
+        """Whether a line that reads like a remark of codex, or is dimmed like one, can be one here."""
         ...
 
     @property
@@ -56,8 +54,10 @@ class Section(Protocol):
 class _Open:
     """A section of prose, which ends at any title."""
 
-    prose = True
     successor: Section | None = None
+
+    def may_hold(self, remark: str) -> bool:
+        return bool(remark)
 
     def may_end_at(self, title: str) -> bool:
         return bool(title)
@@ -116,13 +116,14 @@ class Message(_Open):
 
 
 class _Closed:
-    """A section in which no title can stand."""
-
-    prose = False
+    """A section in which neither title nor remark can stand."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self.successor: Section | None = None
+
+    def may_hold(self, remark: str) -> bool:
+        return not remark
 
     def may_end_at(self, title: str) -> bool:
         return not title
@@ -175,7 +176,6 @@ class Header(_Closed):
 _COMMAND_END = re.compile(r"(.*) in /[^\s;]*", re.DOTALL)
 _OUTCOME = re.compile(r" (?:(succeeded)|(exited -?\d{1,10}|declined)|in progress)(?: in (\d{1,15})ms)?:")
 _MOST_BLANKS = 100
-_MOST_PATHS = 1000
 
 
 class Command:
@@ -192,9 +192,9 @@ class Command:
         self._printed = False
         self._blanks = 0
 
-    @property
-    def prose(self) -> bool:
-        return bool(self._tool) and self._session.coloured
+    def may_hold(self, remark: str) -> bool:
+        """Compilers warn, too: without colours only an error, after the blank line, is codex's."""
+        return bool(self._tool) and (self._session.coloured or (self._blanks > 0 and remark.startswith("ERROR: ")))
 
     def may_end_at(self, title: str) -> bool:
         """A tool prints what it likes; mostly a blank line follows it."""
@@ -216,12 +216,8 @@ class Command:
         return [*self._start(), *self._end()]
 
     @property
-    def after_blank(self) -> bool:
-        return self._blanks > 0
-
-    @property
     def _may_be_over(self) -> bool:
-        return self.after_blank or not self._printed
+        return self._blanks > 0 or not self._printed
 
     @property
     def _awaits_outcome(self) -> bool:
@@ -231,8 +227,8 @@ class Command:
     def _start(self) -> list[Event]:
         if self._tool:
             return []
-        self._session.commands += 1
-        self._tool = f"exec-{self._session.commands}"
+        self._session.calls += 1
+        self._tool = f"exec-{self._session.calls}"
         written = "\n".join(self._lines)
         ending = _COMMAND_END.fullmatch(written)
         start = ToolStart(self._tool, "shell", {"command": written if ending is None else ending[1]})
@@ -259,41 +255,53 @@ class Command:
         return [] if ended is None else [ended]
 
 
-class Patch(_Closed):
-    """A change of files: how it went, which they are, and the difference; a blank line ends it."""
+_PATCHED = {"completed": ToolStatus.OK, "failed": ToolStatus.FAIL, "declined": ToolStatus.FAIL}
+_MOST_PATHS = 1000
+
+
+class Patch:
+    """A change of files: how it ended, which files, and what the turn has changed so far, as a diff.
+
+    No line of a diff reads like a title, so any title ends it.
+    """
+
+    successor: Section | None = None
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session)
+        self._session = session
+        self._status: ToolStatus | None = None
         self._paths: list[str] = []
         self._tool = ""
-        self._status = ToolStatus.UNKNOWN
-        self._blank = False
+
+    def may_hold(self, remark: str) -> bool:
+        return not remark.startswith("/")
 
     def may_end_at(self, title: str) -> bool:
-        return bool(title) and (self._session.coloured or self._blank)
+        return bool(title)
 
     def read(self, line: str) -> list[Event]:
         words = uncoloured(line)
-        self._blank = not words.strip()
-        if words.startswith("patch: ") and not self._paths:
-            self._status = ToolStatus.OK if words == "patch: completed" else ToolStatus.FAIL
-            return []
-        if words.startswith("/") and not self._tool and len(self._paths) < _MOST_PATHS:
+        if self._status is None and words.startswith("patch: "):
+            self._status = _PATCHED.get(words.removeprefix("patch: "), ToolStatus.UNKNOWN)
+        elif words.startswith("/") and not self._tool and len(self._paths) < _MOST_PATHS:
             self._paths.append(words)
-            return []
-        return self._start() if self._blank else [*self._start(), ToolOutput(self._tool, line)]
+        elif words:
+            return [*self._start(), ToolOutput(self._tool, line)]
+        return []
 
     def close(self) -> list[Event]:
         started = self._start()
-        self._session.open_tools.end(self._tool)
+        if self._status is None or not self._session.open_tools.end(self._tool):
+            return started
         return [*started, ToolEnd(self._tool, self._status)]
 
     def _start(self) -> list[Event]:
         if self._tool:
             return []
-        self._session.patches += 1
-        self._tool = f"patch-{self._session.patches}"
-        start = ToolStart(self._tool, "edit", {"path": ", ".join(self._paths)})
+        self._session.calls += 1
+        self._tool = f"patch-{self._session.calls}"
+        changed = {"path": ", ".join(self._paths), "changes": [{"path": path} for path in self._paths]}
+        start = ToolStart(self._tool, "edit", changed)
         return [*self._session.open_tools.start(self._tool), start]
 
 

@@ -253,7 +253,8 @@ def test_any_field_left_out(name: str) -> None:
 
 FRAGMENTS = [
     "OpenAI Codex v0.166.0", "--------", "workdir: /srv", "\x1b[1mmodel:\x1b[0m m", "session id: s", "user", "codex",
-    "exec", "thinking", "tokens used", "2,850", "/bin/bash -lc 'ls' in /srv", " succeeded in 1ms:", " exited 3 in 0ms:",
+    "apply patch", "patch: completed", "/srv/a", "\x1b[1mapply patch\x1b[0m", "exec", "thinking", "tokens used",
+    "2,850", "/bin/bash -lc 'ls' in /srv", " succeeded in 1ms:", " exited 3 in 0ms:",
     " in progress:", " succeeded in 99999999999999999999ms:", "", "some text", "warning: w", "ERROR: e",
     "**Bold** line", "\x1b[35m\x1b[3mcodex\x1b[0m\x1b[0m",
     "\x1b[35m\x1b[3mexec\x1b[0m\x1b[0m", "\x1b[2mdim", "more\x1b[0m", "\x1b[2mtokens used\x1b[0m",
