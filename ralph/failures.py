@@ -173,7 +173,9 @@ def _brief(denial: Denial) -> str:
 
 
 def _without_result(seen: Evidence) -> Ending:
-    said = f": {seen.last_error}" if seen.last_error else ""
+    # An agent that answers in words says there, too, why it cannot.
+    last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply is Reply.WORDS else ""
+    said = f": {seen.last_error or last_words}" if seen.last_error or last_words else ""
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
     if seen.exit_code is not None and seen.exit_code < 0:

@@ -105,6 +105,18 @@ def test_an_agent_that_says_nothing_has_done_no_iteration(repo: Path, ralph: Ral
     assert len(commits(repo)) == 1
 
 
+@pytest.mark.parametrize("where", ["", " >&2"])
+def test_why_an_agent_failed_is_told_in_its_own_last_words(
+    repo: Path, ralph: Ralph, tmp_path: Path, where: str
+) -> None:
+    write_goal(repo)
+    agent = shell_agent(tmp_path / "agent", f"cat > /dev/null; echo hm; echo 'no such model: x'{where}; exit 1\n")
+    done = run_custom(ralph, agent, "--max-iterations", "1")
+    assert done.events_of("session_ended")[0]["reason"] == (
+        "the agent exited with 1 without a result: no such model: x"
+    )
+
+
 def test_a_claim_of_an_agent_that_then_fails_is_none(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     done = run_custom(ralph, shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'; exit 1\n"))

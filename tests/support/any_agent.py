@@ -47,6 +47,11 @@ def echo_prompt() -> Step:
     return {"step": "echo"}
 
 
+def noise(data: bytes) -> Step:
+    """Print these bytes and no others."""
+    return {"step": "noise", "data": data.decode("latin-1")}
+
+
 def leave(pidfile: Path) -> Step:
     """Leave a process running, in a session of its own."""
     return {"step": "leave", "pidfile": str(pidfile)}
@@ -151,6 +156,9 @@ class Player:
                 self._say("reasoning", "THINK", step["text"])
             case "echo":
                 self._say("agent_message", "AI", self.prompt)
+            case "noise":
+                sys.stdout.buffer.write(step["data"].encode("latin-1"))
+                sys.stdout.buffer.flush()
             case "write":
                 Path(step["path"]).write_text(step["text"])
             case "run":

@@ -31,6 +31,13 @@ class Leave:
 
 
 @dataclass(frozen=True)
+class Noise:
+    """Print these bytes on stdout, whatever the agent's own manner."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Go:
     """End with a summary that claims nothing."""
 
@@ -52,7 +59,7 @@ class Hang:
     pass
 
 
-Deed = Write | Leave | Go | Claim | Crash | Hang
+Deed = Write | Leave | Noise | Go | Claim | Crash | Hang
 Story = Sequence[Sequence[Deed]]
 
 
@@ -106,7 +113,7 @@ CAST = (
     "claude", "codex", "custom, plain", "custom, RTF1", "custom, codex", "custom, claude", "ralph-claude", "demo",
 )  # fmt: skip
 PROCESSES = CAST[:6]
-"""Those that can be made to crash or hang."""
+"""Those that can be made to crash, to hang or to print anything."""
 
 
 def _as_any(directory: Path, dialect: Dialect, story: Story, name: str) -> AnyAgent:
@@ -116,6 +123,8 @@ def _as_any(directory: Path, dialect: Dialect, story: Story, name: str) -> AnyAg
                 return any_agent.write(path, text)
             case Leave(pidfile):
                 return any_agent.leave(pidfile)
+            case Noise(data):
+                return any_agent.noise(data)
             case Go(summary) if name == "codex":
                 return any_agent.say(json.dumps({"summary": summary}))
             case Go(summary):
@@ -139,6 +148,8 @@ def _as_claude(directory: Path, story: Story, name: str) -> ScriptedAgent:
                 return scripted_agent.write(path, text)
             case Leave(pidfile):
                 return scripted_agent.spawn(pidfile, "setsid")
+            case Noise(data):
+                return scripted_agent.raw(data)
             case Go(summary):
                 return scripted_agent.summary(summary)
             case Claim():
@@ -166,8 +177,8 @@ def _as_script(directory: Path, story: Story) -> Path:
                 return "StructuredOutput", {"summary": summary}
             case Claim():
                 return "StructuredOutput", {"summary": "DONE"}
-            case Crash() | Hang():
-                raise ValueError("ralph's own agent does neither on demand")
+            case Crash() | Hang() | Noise():
+                raise ValueError("ralph's own agent does none of these on demand")
             case _:
                 assert_never(deed)
 
