@@ -10,9 +10,9 @@ from ralph.runners import Account
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
-def recall(account: Account, session_id: str, log: Path) -> list[bytes]:
+def recall(account: Account | None, session_id: str, log: Path) -> list[bytes]:
     """The last line that tells the session's use, if there is one; it is in the raw log before anyone parses it."""
-    line = _last_line(account, session_id)
+    line = b"" if account is None else _last_line(account, session_id)
     if not line:
         return []
     with open_to_append(log) as file:

@@ -1,6 +1,6 @@
 """Arithmetic of money, tokens, time and thinking: what a run has spent, and which limit it has reached."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ralph.events import Usage
@@ -63,17 +63,26 @@ class Meter:
     before: Spend = Spend()
     session: Spend = Spend()
     context_pct: float | None = None
+    estimated: bool = False
+    """The open session's cost so far is only what the user's prices make of its tokens."""
 
     @property
     def total(self) -> Spend:
         return self.before + self.session
 
     def metered(self, usage: Usage) -> "Meter":
-        """Take in what the open session has used so far. What was spent once stays spent, whatever is said later."""
-        told = Spend(usage.cost_usd or 0.0, total_tokens(usage) or 0, costed=usage.cost_usd is not None)
-        session = self.session.at_least(told)
+        """Take in what the open session has used so far. What was spent once stays spent, whatever is said later.
+
+        Only an estimate gives way: to the first cost that the agent names itself.
+        """
+        estimate = usage.cost_is_estimate is True
+        cost = None if estimate and self.session.costed and not self.estimated else usage.cost_usd
+        told = Spend(cost or 0.0, total_tokens(usage) or 0, costed=cost is not None)
+        named_at_last = self.estimated and not estimate and cost is not None
+        session = (replace(self.session, cost_usd=0.0) if named_at_last else self.session).at_least(told)
+        estimated = (estimate and cost is not None) or (self.estimated and not named_at_last)
         pct = self.context_pct if usage.context_pct is None else usage.context_pct
-        return Meter(self.before, session, pct)
+        return Meter(self.before, session, pct, estimated)
 
     def next_session(self) -> "Meter":
         """Close the open session: its figures stand."""

@@ -77,6 +77,8 @@ class Usage:
     cache_read_tokens: int | None = None
     context_pct: float | None = None
     cost_usd: float | None = None
+    cost_is_estimate: bool | None = None
+    """True: the agent named no cost; it is the user's prices that do."""
 
 
 @dataclass(frozen=True, slots=True)

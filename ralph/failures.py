@@ -99,6 +99,8 @@ class Evidence:
     denials: tuple[Denial, ...] = ()
     exit_code: int | None = None
     watchdog: str = ""
+    stopped: bool = False
+    """We ended it ourselves: that it then left in peace says nothing."""
     unusable: str = ""
     login_refused: bool = False
     last_error: str = ""
@@ -140,14 +142,14 @@ def classify(seen: Evidence) -> Ending:
         return Ending(end, _words(seen.turn), resets_at=resets_at)
     if seen.denials:
         return Ending(End.DENIED, describe_denials(seen.denials))
-    if seen.reply is Reply.WORDS:
+    if seen.reply == Reply.WORDS:
         return Ending(End.NO_RESULT, "the agent said nothing: what it says last is the summary of its work")
     return Ending(End.INVALID, "the agent gave no valid structured output after all corrections")
 
 
 def _left_in_peace(seen: Evidence) -> bool:
     """Tell whether an agent that closes no turns has ended by itself, and well."""
-    return seen.reply is Reply.WORDS and seen.exit_code == 0 and not seen.watchdog
+    return seen.reply == Reply.WORDS and seen.exit_code == 0 and not seen.stopped
 
 
 def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = False) -> Fault | None:
@@ -155,7 +157,7 @@ def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = 
     if turn.is_error and turn.subtype != "error_max_structured_output_retries":
         return None
     answer = read_reply(reply, turn.structured_output, turn.text, promised=promised)
-    if isinstance(answer, Answer) or reply is Reply.WORDS:
+    if isinstance(answer, Answer) or reply == Reply.WORDS:
         return None
     return Fault.INVALID if turn.is_error else answer
 
@@ -174,7 +176,7 @@ def _brief(denial: Denial) -> str:
 
 def _without_result(seen: Evidence) -> Ending:
     # An agent that answers in words says there, too, why it cannot.
-    last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply is Reply.WORDS else ""
+    last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply == Reply.WORDS else ""
     said = f": {seen.last_error or last_words}" if seen.last_error or last_words else ""
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)

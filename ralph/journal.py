@@ -119,6 +119,7 @@ class Saved:
     check: str
     agent: str
     transcript: str
+    model: str
     exit_code: int | None
     counted: str
     """The last raw log whose cost is in the run's spend."""
@@ -186,6 +187,7 @@ class Journal:
             jsonline.text(document.get("judge")),
             jsonline.text(document.get("agent")),
             jsonline.text(document.get("transcript")),
+            jsonline.text(document.get("model")),
             exit_code if isinstance(exit_code, int) else None,
             jsonline.text(document.get("counted")),
         )
@@ -279,6 +281,7 @@ class Journal:
         check: str,
         agent: str,
         transcript: str,
+        model: str,
         counted: str,
         exit_code: int | None = None,
         durable: bool,
@@ -304,6 +307,7 @@ class Journal:
             "judge": check,
             "agent": agent,
             "transcript": transcript,
+            "model": model,
             "counted": counted,
             "exit_code": exit_code,
         }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from ralph.errors import BlockedError
+from ralph.errors import BlockedError, RalphError
 from ralph.runners import AGENTS, AgentOptions, FindRunner, Runner
 from ralph.transcripts import TRANSCRIPTS, Transcript
 from ralph.transcripts.foreign import ForeignTranscript
@@ -29,7 +29,7 @@ def find_runner(agent: str, options: AgentOptions, env: Mapping[str, str]) -> Ru
     find = cast("FindRunner", _load(RUNNERS_GROUP, agent))
     try:
         runner = find(options, env)
-    except BlockedError:
+    except RalphError:
         raise
     except Exception as error:  # whatever another package raises
         raise _unusable(RUNNERS_GROUP, agent, error) from error

@@ -104,7 +104,8 @@ def priced(usage: "Usage", prices: Prices, model: str) -> "Usage":
     written, read = usage.cache_creation_tokens or 0, usage.cache_read_tokens or 0
     fresh = max(0, (usage.prompt_tokens or 0) - written - read)
     # The rates for long prompts hold message by message, and a session's sum tells of no message: the base rates, then.
-    return replace(usage, cost_usd=price.rates.dollars(Tokens(fresh, usage.completion_tokens or 0, written, read)))
+    cost = price.rates.dollars(Tokens(fresh, usage.completion_tokens or 0, written, read))
+    return replace(usage, cost_usd=cost, cost_is_estimate=True)
 
 
 def parse(text: str, source: str = "pricing.toml") -> Prices:

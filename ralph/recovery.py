@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.budget import Meter, Spend
-from ralph.events import SessionStarted, TurnEnded, Usage
+from ralph.events import SessionStarted, Usage
 from ralph.history import History, Iteration
 from ralph.lines import Oversized, lines_in
 from ralph.quantities import timestamp
@@ -68,13 +68,12 @@ def spend_in_log(
     log: Path, transcript: Transcript, price: Callable[[Usage], Usage], recall: Callable[[str], Sequence[bytes]]
 ) -> Spend:
     """Count what a session reported in its raw log, by the same path as when it ran; `recall` adds its own account."""
-    meter, session, ended = Meter(), "", False
+    meter, session = Meter(), ""
 
     def lines() -> Iterator[bytes | Oversized]:
         with log.open("rb") as file:
             yield from lines_in(iter(lambda: file.read(_CHUNK), b""))
-        if not ended:
-            yield from recall(session)
+        yield from recall(session)  # also where its last turn ended well: another may have begun
 
     for event in events_in(lines(), transcript):
         match event:
@@ -82,8 +81,6 @@ def spend_in_log(
                 meter = meter.metered(price(event))
             case SessionStarted():
                 session = event.session_id
-            case TurnEnded():
-                ended = not event.is_error
             case _:
                 pass
     return meter.total

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ralph.errors import Interrupted
 from ralph.events import Event, Tag, Text, Waiting
@@ -9,6 +10,15 @@ from ralph.failures import Again, Blocked, Failed, Finished, Tries, decide
 from ralph.runners import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
 from ralph.verdict import Reply, Verdict, without_promise
+
+
+class Undone(Protocol):
+    @property
+    def deeds(self) -> Sequence[str]: ...
+    @property
+    def drawn(self) -> str:
+        """The map, if the session has written it to its place by itself; else empty."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +29,8 @@ class ScoutKit:
     request: Callable[[str], Request]
     """The request for a session with this id."""
     open_logs: Callable[[], Logs]
-    undo: Callable[[], Sequence[str]]
+    undo: Callable[[], Undone]
     """Undo what a session changed; say what that was."""
-    drawn: Callable[[], str]
-    """The map, if the session has written it to its place by itself; else empty."""
     observe: Callable[[Event], None]
     now: Callable[[], float]
     sleep: Callable[[float], None]
@@ -46,12 +54,13 @@ def scout(kit: ScoutKit) -> Survey:
     tries = Tries()
     while True:
         report = hold_session(kit.request(kit.new_id()), kit.open_logs(), kit.session)
-        for deed in kit.undo():
+        undone = kit.undo()
+        for deed in undone.deeds:
             kit.observe(Text(Tag.SYS, f"the scout {deed}; that was undone"))
         _leave_if_interrupted(kit)
         match decide(report.ending, tries, now=kit.now(), jitter=kit.random()):
             case Finished():
-                drawn = kit.drawn() or _map_in(report, kit.session.runner.reply)
+                drawn = undone.drawn or _map_in(report, kit.session.runner.reply)
                 return Survey(drawn) if drawn else Survey("", 1, "the scout ended without a map")
             case Again(reason, tries, not_before):
                 kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
@@ -68,7 +77,7 @@ def _map_in(report: SessionReport, reply: Reply) -> str:
     answer = report.ending.answer
     if answer is None or (answer.verdict is Verdict.DONE and answer.summary == "DONE"):
         return ""
-    return without_promise(report.text) if reply is Reply.WORDS else answer.summary
+    return without_promise(report.text) if reply == Reply.WORDS else answer.summary
 
 
 def _wait(reason: str, until: float, kit: ScoutKit) -> None:

@@ -22,7 +22,7 @@ from ralph.events import (
 from ralph.failures import Ending, Evidence, classify, correctable
 from ralph.lines import Oversized
 from ralph.quantities import format_duration
-from ralph.runners import Account, Launch, Request, Runner
+from ralph.runners import Launch, Request, Runner
 from ralph.transcripts import Transcript
 from ralph.transcripts.reader import Reader
 from ralph.verdict import MOST_CORRECTIONS, Promise
@@ -78,7 +78,7 @@ class SessionKit:
     price: Callable[[Usage], Usage]
     """Fill in what tokens cost, where the agent does not say and the user does."""
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
-    recall: Callable[[Account, str, Logs], Sequence[bytes]]
+    recall: Callable[[str, Logs], Sequence[bytes]]
     """What the agent's own account tells of the use of a session; logged as if the agent had said it."""
     observe: Observer
     monotonic: Callable[[], float]
@@ -105,7 +105,6 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
     talk = _Conversation(kit, request, session_id=request.session_id)
     watch = _Watch(kit, started=kit.monotonic())
     launch: Launch | None = kit.runner.launch(request)
-    account: Account | None = None
     while launch is not None:
         with kit.start(launch, logs) as process:
             talk.begin(process, launch)
@@ -113,11 +112,11 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
                 talk.hear(lines)
                 watch.look(process, settled=talk.settled)
             talk.left()
-        account, launch = launch.account, None if watch.has_ended_it else talk.next_launch
-    if account is not None and not talk.ended_well:
-        talk.hear(kit.recall(account, talk.session_id, logs))
+        launch = None if watch.has_ended_it else talk.next_launch
+    if not talk.ended_well:
+        talk.hear(kit.recall(talk.session_id, logs))
     talk.close()
-    ending = classify(talk.evidence(watch.reason))
+    ending = classify(talk.evidence(watch))
     text, degraded = talk.last_words()
     ended = SessionEnded(talk.session_id, ending.end, ending.reason, text, degraded, talk.exit_code, str(logs.stdout))
     kit.observe(ended)
@@ -217,7 +216,7 @@ class _Conversation:
                 self._have_observed()
         self._have_observed()
 
-    def evidence(self, watchdog: str) -> Evidence:
+    def evidence(self, watch: _Watch) -> Evidence:
         return Evidence(
             reply=self.kit.runner.reply,
             turn=self.turn,
@@ -226,7 +225,8 @@ class _Conversation:
             quota=self.quota,
             denials=tuple(self.denials.values()),
             exit_code=self.exit_code,
-            watchdog=watchdog,
+            watchdog=watch.reason,
+            stopped=watch.has_ended_it,
             unusable=self.unusable,
             login_refused=self.login_refused,
             last_error=self.complaint,

@@ -21,6 +21,7 @@ MOST_CORRECTIONS = 3
 _EXAMPLE = '{"summary": "what you accomplished"}'
 _LONGEST_WORDS = 4000
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Reply(StrEnum):
@@ -100,7 +101,12 @@ def _read_words(words: str, *, promised: bool) -> Answer | Fault:
 
 def without_promise(words: str) -> str:
     """What an agent said, less the lines with which it claimed completion."""
-    return "\n".join(line for line in words.splitlines() if line.strip() != PROMISE).strip()
+    return "\n".join(line for line in words.splitlines() if not _is_promise(line)).strip()
+
+
+def _is_promise(line: str) -> bool:
+    """Whether a line is the promise and nothing else; what is printed for a terminal may be coloured."""
+    return PROMISE in line and _COLOUR.sub("", line).strip() == PROMISE
 
 
 def _last_of(words: str) -> str:
@@ -135,7 +141,7 @@ class Promise:
         for line in text.splitlines():
             if _FENCE.match(line):
                 promise = replace(promise, in_fence=not promise.in_fence, quoted=False)
-            elif line.strip() == PROMISE:
+            elif _is_promise(line):
                 promise = replace(promise, quoted=True) if promise.in_fence else replace(promise, kept=True)
         return promise
 
@@ -145,4 +151,4 @@ def defused(text: str) -> str:
     if PROMISE not in text:
         return text
     lines = text.splitlines(keepends=True)
-    return "".join(line.replace(PROMISE, f"`{PROMISE}`") if line.strip() == PROMISE else line for line in lines)
+    return "".join(line.replace(PROMISE, f"`{PROMISE}`") if _is_promise(line) else line for line in lines)

@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from ralph.accounts import recall
-from ralph.budget import Reasoning
 from ralph.events import Usage
-from ralph.runners import Account, Request
-from ralph.runners.codex import CodexOptions, CodexRunner
+from ralph.runners import Account, account_of
 from ralph.transcripts.codex import CodexTranscript
 
 THREAD = "01a1e3c5-6d1a-7df1-9b47-850644a54068"
@@ -19,8 +17,7 @@ STARTED = json.dumps({"type": "thread.started", "thread_id": THREAD})
 
 
 def account(home: Path) -> Account:
-    request = Request("p", "s", "", Reasoning.MED, (), "", {"CODEX_HOME": str(home)}, home)
-    found = CodexRunner(("codex",), CodexOptions()).launch(request).account
+    found = account_of("codex", "codex", {"CODEX_HOME": str(home)})
     assert found is not None
     return found
 
@@ -80,3 +77,9 @@ def test_a_line_that_is_still_being_written_does_not_count(tmp_path: Path) -> No
     path.write_text(path.read_text() + json.dumps(counted(7), separators=(",", ":"))[:-4])
     (line,) = recall(account(tmp_path), THREAD, tmp_path / "log")
     assert json.loads(line) == counted(3)
+
+
+def test_only_codex_read_as_itself_keeps_one(tmp_path: Path) -> None:
+    for agent, transcript in (("claude", "claude"), ("codex", "plain"), ("custom", "codex")):
+        assert account_of(agent, transcript, {}) is None
+    assert recall(None, THREAD, tmp_path / "log") == []

@@ -95,3 +95,22 @@ def test_a_limit_is_reached_when_it_is_used_up(limits: Limits, reached: Limit | 
 
 def test_a_limit_names_the_flag_that_raises_it() -> None:
     assert [str(limit) for limit in Limit] == ["--max-iterations", "--duration", "--max-cost", "--max-tokens"]
+
+
+def metered(*usages: Usage) -> Meter:
+    meter = Meter()
+    for usage in usages:
+        meter = meter.metered(usage)
+    return meter
+
+
+def test_an_estimate_gives_way_to_the_cost_that_the_agent_names() -> None:
+    guess = Usage(total_tokens=10, cost_usd=3.0, cost_is_estimate=True)
+    more = Usage(total_tokens=20, cost_usd=6.0, cost_is_estimate=True)
+    told = Usage(total_tokens=20, cost_usd=0.33)
+    assert metered(guess, more).total == Spend(6.0, 20, costed=True)
+    assert metered(guess, more, told).total == Spend(0.33, 20, costed=True)
+    assert metered(guess, told, more).total == Spend(0.33, 20, costed=True)
+    assert metered(told, guess, Usage(cost_usd=0.5)).total == Spend(0.5, 20, costed=True)
+    assert metered(more, guess).total == Spend(6.0, 20, costed=True), "nor does an estimate fall"
+    assert metered(guess).next_session().metered(told).total == Spend(3.33, 30, costed=True)

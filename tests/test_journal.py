@@ -51,6 +51,7 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
             check="c",
             agent="codex",
             transcript="plain",
+            model="gpt",
             counted="l",
             exit_code=exit_code,
             durable=True,
@@ -58,7 +59,13 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
     saved = Journal(directory).load()
     assert isinstance(saved, Saved)
     assert (saved.goal_path, saved.goal_digest, saved.exit_code) == ("/goals/speed.md", "d1", exit_code)
-    assert (saved.check, saved.agent, saved.transcript, saved.counted) == ("c", "codex", "plain", "l")
+    assert (saved.check, saved.agent, saved.transcript, saved.model, saved.counted) == (
+        "c",
+        "codex",
+        "plain",
+        "gpt",
+        "l",
+    )
     return saved.run
 
 

@@ -87,12 +87,12 @@ FAULTY = """
 import nothing_of_that_name
 """
 RAISING = """
-from ralph.events import Tag, Text
+from ralph.events import Tag, Text, Usage
 class Transcript:
     def feed(self, line):
         if line == "bad":
             raise RuntimeError("cannot read this")
-        return [Text(Tag.AI, line), "not an event"]
+        return [Text(Tag.AI, line), "not an event", Text(Tag.AI, None), Usage(total_tokens="12")]
     def flush(self):
         raise KeyError("flush")
 def runner(options, env):
@@ -124,5 +124,7 @@ def test_a_transcript_that_raises_ends_no_run(ralph: Ralph, tmp_path: Path) -> N
     told = [event["meta"] for event in done.events_of("meta")]
     assert {"transcript_fault": "RuntimeError: cannot read this"} in told
     assert {"unknown_event": "'not an event'"} in told
+    assert {"invalid_event": "Text: text is missing"} in told
+    assert {"invalid_event": "Usage: usage.total_tokens is not a count"} in told
     assert {"transcript_fault": "KeyError: 'flush'"} in told
     assert ("SYS", "bad") in [(event["tag"], event["text"]) for event in done.events_of("text")]

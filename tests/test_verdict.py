@@ -83,6 +83,7 @@ def said(*texts: str) -> bool:
         (PROMISE, "and one more word"),
         ("```", "code", "```", PROMISE),
         ("a single fence: ```", "```", PROMISE),
+        (f"\x1b[1;32m{PROMISE}\x1b[0m",),
         ("```", "code", "```", "```", PROMISE),
     ],
 )

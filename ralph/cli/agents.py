@@ -10,7 +10,7 @@ from ralph.errors import UsageError
 from ralph.events import Usage
 from ralph.pricing import Prices, priced
 from ralph.pricing import parse as parse_prices
-from ralph.runners import Account, Request, Runner
+from ralph.runners import Request, Runner
 from ralph.settings import Mode, Settings
 from ralph.transcripts import Transcript
 
@@ -57,10 +57,6 @@ class ChosenAgent:
             folder=folder,
             read_only=read_only,
         )
-
-    def account(self, *, root: Path, env: Mapping[str, str]) -> Account | None:
-        """Where the agent itself keeps what its sessions use, if it does."""
-        return self.runner.launch(self.request("", "", self.settings.worker, root=root, env=env, folder=root)).account
 
 
 def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> ChosenAgent:

@@ -2,19 +2,19 @@
 
 import uuid
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from ralph.accounts import recall
 from ralph.budget import Spend
 from ralph.cli.prepare import Prepared
-from ralph.errors import UsageError
+from ralph.errors import BlockedError, UsageError
 from ralph.journal import Journal, Saved
 from ralph.plugins import find_transcript
+from ralph.pricing import priced
 from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
-from ralph.runners import Account
+from ralph.runners import account_of
 
 
 def new_run_id() -> str:
@@ -62,6 +62,7 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
         check=journal.at_start("judge") or prepared.check_label,
         agent=agent,
         transcript=journal.at_start("transcript"),
+        model=journal.at_start("model"),
         exit_code=None,
         counted="",
         rebuilt_because=why,
@@ -93,19 +94,15 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
     commits = prepared.repo.iteration_commits(saved.run.base)
     run, said = reconciled(saved.run, commits)
-    # By what wrote them: the agent may be another one now.
     logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
-    transcript = find_transcript(saved.transcript) if saved.transcript else prepared.agent.transcript
-    account = prepared.account if saved.agent == prepared.settings.agent else None
-    uncounted = [
-        spend_in_log(log, transcript(), prepared.agent.price, partial(_recalled, account, log)) for log in logs
-    ]
+    uncounted = [_spend_in(log, saved, prepared) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
     # After a power cut run.json may be old and the logs short; the commits are neither.
     spent = spent.at_least(spend_in_commits(run.id, commits))
     if spent.cost_usd > run.spend.cost_usd or spent.tokens > run.spend.tokens:
         if not saved.rebuilt_because:
-            more = format_money(spent.cost_usd - run.spend.cost_usd)
+            tokens = f"{spent.tokens - run.spend.tokens:,} tokens"
+            more = format_money(spent.cost_usd - run.spend.cost_usd) if spent.costed else tokens
             said.append(f"counted what had been spent but not recorded: {more}")
         run = run.spent(spent)
     opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
@@ -117,5 +114,18 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said])
 
 
-def _recalled(account: Account | None, log: Path, session_id: str) -> list[bytes]:
-    return [] if account is None else recall(account, session_id, log)
+def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
+    """Count a session by what held it: the agent, its transcript and its model may be others now."""
+    name = saved.transcript or prepared.runner.transcript
+    try:
+        transcript = find_transcript(name)()
+    except BlockedError:  # another package's, that is gone: nothing is known, and nothing guessed
+        return Spend()
+    account = account_of(saved.agent or prepared.settings.agent, name, prepared.asked.env)
+    model = saved.model or prepared.settings.model
+    return spend_in_log(
+        log,
+        transcript,
+        lambda usage: priced(usage, prepared.agent.prices, model),
+        lambda session_id: recall(account, session_id, log),
+    )

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from ralph import __version__, gitrepo
 from ralph.budget import Limit, Reasoning
+from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.quantities import format_duration, format_money
 from ralph.run import Run, RunResult
-from ralph.runners.claude import ClaudeRunner
+from ralph.runners import OWN_TRANSCRIPTS
 from ralph.verdict import Reply
 
 Lines = Iterator[tuple[str, str]]
@@ -21,10 +22,7 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
     """The header of a run, as labelled lines."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.runner
     yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
-    yield "agent", f"{chosen.agent} ({runner.path}) · model {prepared.agent.model} · reasoning {chosen.reasoning}"
-    yield "", f"{runner.permissions} · transcript {runner.transcript}"
-    if runner.notice:
-        yield "", runner.notice
+    yield from introduction(prepared.agent)
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
     if check is None:
         yield "check", "none: a DONE will be believed without proof"
@@ -34,8 +32,8 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
     yield "limits", _limits(prepared)
     yield "run", str(directory)
-    yield from _unheld(prepared)
-    if chosen.reasoning is Reasoning.NONE and runner.reply is Reply.TOOL:
+    yield from _unheld(prepared.agent)
+    if chosen.reasoning is Reasoning.NONE and runner.reply == Reply.TOOL:
         yield (
             "note",
             "no thinking is asked for; some versions of Claude Code (2.1.325) think at low effort all the same",
@@ -48,20 +46,27 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
         yield "note", note
 
 
-def _unheld(prepared: Prepared) -> Lines:
+def introduction(agent: ChosenAgent, *, read_only: bool = False) -> Lines:
+    """Who works, with what rights, and how it is read."""
+    chosen, runner = agent.settings, agent.runner
+    thinking = "" if chosen.agent == "custom" else f" · reasoning {chosen.reasoning}"  # a command is not told
+    yield "agent", f"{chosen.agent} ({runner.path}) · model {agent.model}{thinking}"
+    yield "", f"{runner.permissions(read_only=read_only)} · transcript {runner.transcript}"
+    if runner.notice:
+        yield "", runner.notice
+
+
+def _unheld(agent: ChosenAgent) -> Lines:
     """What was asked for and this agent cannot give."""
-    runner, limits = prepared.runner, prepared.settings.limits
-    if (limits.cost_usd or limits.tokens) and not prepared.agent.transcript().capabilities.supports_usage_events:
+    chosen, runner = agent.settings, agent.runner
+    as_claude = OWN_TRANSCRIPTS.get(chosen.agent) == "claude"
+    if (chosen.limits.cost_usd or chosen.limits.tokens) and not agent.transcript().capabilities.supports_usage_events:
         yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
-    elif limits.cost_usd and runner.transcript != "claude" and not _has_price(prepared):
-        model = prepared.settings.model or "its model"
+    elif chosen.limits.cost_usd and not as_claude and agent.prices.price(chosen.model) is None:
+        model = chosen.model or "its model"
         yield "note", f"--max-cost holds only if the agent tells its cost, or .ralph/pricing.toml a price for {model}"
-    if prepared.settings.worker.system_prompt_file and not isinstance(runner, ClaudeRunner):
-        yield "note", f"modes.worker.system_prompt_file is not used: {prepared.settings.agent} does not take one"
-
-
-def _has_price(prepared: Prepared) -> bool:
-    return prepared.agent.prices.price(prepared.settings.model) is not None
+    if chosen.worker.system_prompt_file and not as_claude:
+        yield "note", f"modes.worker.system_prompt_file is not used: {chosen.agent} does not take one"
 
 
 def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:

@@ -14,7 +14,7 @@ from ralph.errors import BlockedError, RepoError, UsageError
 from ralph.goal import Goal, goal_name, parse_goal
 from ralph.prompts import Prompts
 from ralph.run import Run
-from ralph.runners import Account, Runner
+from ralph.runners import Runner
 from ralph.settings import Settings
 
 _LARGEST_GOAL = 4 * 1024 * 1024
@@ -102,11 +102,6 @@ class Prepared:
     @property
     def runner(self) -> Runner:
         return self.agent.runner
-
-    @property
-    def account(self) -> Account | None:
-        """Where the agent itself keeps what its sessions use, if it does."""
-        return self.agent.account(root=self.repo.root, env=self.asked.env)
 
     @property
     def flags(self) -> RunFlags:

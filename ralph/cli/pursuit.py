@@ -227,7 +227,7 @@ class Pursuit:
 
     def _kit(self, recorder: Recorder) -> Kit:
         return Kit(
-            session=self.stage.session_kit(self.prepared.agent, recorder),
+            session=self.stage.session_kit(self.prepared.agent, recorder, self.asked.env),
             limits=self.settings.limits,
             most_failures=self.settings.failures,
             on_denial=self.settings.on_denial,
@@ -310,6 +310,7 @@ class Pursuit:
             check=self.prepared.check_label,
             agent=self.settings.agent,
             transcript=self.prepared.runner.transcript,
+            model=self.settings.model,
             counted=self._counted,
             exit_code=exit_code,
             durable=durable,

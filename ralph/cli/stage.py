@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ralph.accounts import recall
@@ -14,7 +14,7 @@ from ralph.files import replace_file
 from ralph.journal import Journal
 from ralph.process import Child, Guardian, Signals
 from ralph.recorder import Recorder, Screen
-from ralph.runners import Launch
+from ralph.runners import Launch, account_of
 from ralph.session import Logs, SessionKit
 from ralph.ui.console import Console, Detail, json_screen
 from ralph.ui.outlet import Outlet
@@ -48,13 +48,14 @@ class Stage:
         shown = json_screen(self._outlet) if self._as_json else self._console
         return Recorder(journal, now=time.time, spent=spent, screens=[*screens, shown])
 
-    def session_kit(self, agent: ChosenAgent, recorder: Recorder) -> SessionKit:
+    def session_kit(self, agent: ChosenAgent, recorder: Recorder, env: Mapping[str, str]) -> SessionKit:
+        account = account_of(agent.settings.agent, agent.runner.transcript, env)
         return SessionKit(
             runner=agent.runner,
             transcript=agent.transcript,
             price=agent.price,
             start=self._start,
-            recall=lambda account, session_id, logs: recall(account, session_id, logs.stdout),
+            recall=lambda session_id, logs: recall(account, session_id, logs.stdout),
             observe=recorder,
             monotonic=time.monotonic,
             stop_requests=lambda: self.signals.count,

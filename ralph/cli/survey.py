@@ -4,16 +4,18 @@ import contextlib
 import random
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import __version__, environ, gitrepo, protected, settings
 from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
+from ralph.cli.greeting import introduction
+from ralph.cli.ground import Ground
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
-from ralph.events import RunEnded, RunStarted
+from ralph.events import RunEnded, RunStarted, Tag, Text
 from ralph.files import replace_file
 from ralph.journal import Journal, LogFiles, RepoLock, repo_key
 from ralph.prompts import MAP, Prompts
@@ -21,7 +23,6 @@ from ralph.quantities import format_duration, format_money, timestamp
 from ralph.recorder import Recorder
 from ralph.runners import Request
 from ralph.scouting import ScoutKit, Survey, scout
-from ralph.treesnapshot import TreeSnapshot
 from ralph.ui.console import Detail
 from ralph.windows import EXCLUDES
 
@@ -70,12 +71,14 @@ class Surveying:
                 self.repo.exclude(EXCLUDES)
                 cut_off = sorted(self.journal.directory.glob("before-*"))
                 store = self.journal.directory / f"before-{timestamp(time.time()).replace(':', '')}"
-                self.snapshot = TreeSnapshot.take(self.repo, store)
-                held.callback(self.snapshot.discard)
-                self.map_before = self._drawn()
+                self.ground = Ground(self.repo, store, self.journal.undone)
+                held.callback(self.ground.leave)
             recorder = self.stage.recorder(self.journal, spent=Spend())
-            self.stage.say(self._greeting(cut_off), first=True)
+            self.stage.say(self._greeting(), first=True)
             recorder(self._started())
+            for left in cut_off:  # not put back by itself: whoever worked here since would lose that
+                words = f"an earlier pass was cut off; the files as they were before it are in {left / 'tree'}"
+                recorder(Text(Tag.SYS, f"{words}; when you need them no more: rm -r {left}"))
             return self._survey(recorder)
 
     def _survey(self, recorder: Recorder) -> int:
@@ -86,11 +89,12 @@ class Surveying:
         except Interrupted as stopped:
             survey = Survey("", stopped.exit_code, f"stopped by {stopped.name}")
         except (RalphError, OSError) as error:
-            self._undo()
-            fault = (
-                error if isinstance(error, RalphError) else DiskError(error.filename or self.journal.directory, error)
-            )
-            recorder(RunEnded(1, str(fault), proven=False))
+            where = error.filename if isinstance(error, OSError) else ""
+            fault = error if isinstance(error, RalphError) else DiskError(where or self.journal.directory, error)
+            with contextlib.suppress(RalphError, OSError):  # the fault that came first is told
+                self.ground.put_back()
+            with contextlib.suppress(DiskError):
+                recorder(RunEnded(1, str(fault), proven=False))
             raise fault from error
         recorder(RunEnded(survey.exit_code, survey.reason, proven=False))
         self.stage.say(self._farewell(survey, recorder.meter.total))
@@ -99,14 +103,14 @@ class Surveying:
     def _kit(self, recorder: Recorder) -> ScoutKit:
         def open_logs() -> LogFiles:
             recorder.meter = recorder.meter.next_session()
+            self.ground.begin_session()
             return self.journal.log_files(self.agent.settings.agent, "scout", 1, timestamp(time.time()))
 
         return ScoutKit(
-            session=self.stage.session_kit(self.agent, recorder),
+            session=self.stage.session_kit(self.agent, recorder, self.env),
             request=self._request,
             open_logs=open_logs,
-            undo=self._undo,
-            drawn=lambda: "" if (drawn := self._drawn()) == self.map_before else drawn,
+            undo=self.ground.put_back,
             observe=recorder,
             now=time.time,
             sleep=time.sleep,
@@ -126,21 +130,10 @@ class Surveying:
             read_only=True,
         )
 
-    def _undo(self) -> Sequence[str]:
-        return self.snapshot.restore(self.journal.undone, keep=[MAP])
-
-    def _drawn(self) -> str:
-        """The map that stands in its place; a link or the like is none."""
-        path = self.root / MAP
-        with contextlib.suppress(OSError):
-            if path.is_file() and not path.is_symlink():
-                return path.read_text("utf-8", "replace").strip()
-        return ""
-
     def _write(self, drawn: str) -> None:
         """Put the map in its place; the one before it is kept in the journal."""
-        if self.map_before and self.map_before != drawn:
-            replace_file(self.journal.directory / "codebase-map.md.before", self.map_before + "\n")
+        if self.ground.map and self.ground.map != drawn:
+            replace_file(self.journal.directory / "codebase-map.md.before", self.ground.map + "\n")
         path = self.root / MAP
         path.parent.mkdir(exist_ok=True)
         replace_file(path, drawn.rstrip() + "\n", mode=0o644)
@@ -164,16 +157,12 @@ class Surveying:
             iteration=0,
         )
 
-    def _greeting(self, cut_off: Sequence[Path]) -> Iterator[tuple[str, str]]:
-        chosen, runner = self.agent.settings, self.agent.runner
+    def _greeting(self) -> Iterator[tuple[str, str]]:
         yield "ralph", f"{__version__} · a scout maps the code base"
-        yield "agent", f"{chosen.agent} ({runner.path}) · model {self.agent.model} · reasoning {chosen.reasoning}"
-        yield "", f"{runner.permissions} · transcript {runner.transcript}"
+        yield from introduction(self.agent, read_only=True)
         yield "repo", f"{self.root} · branch {self.repo.branch() or '(detached HEAD)'}"
-        for note in chosen.notes:
+        for note in self.agent.settings.notes:
             yield "note", note
-        for store in cut_off:
-            yield "note", f"an earlier pass was cut off; the tree as it was before that one is in {store}"
         yield "", ""
 
     def _farewell(self, survey: Survey, spend: Spend) -> Iterator[tuple[str, str]]:
@@ -188,5 +177,7 @@ class Surveying:
             yield "result", f"failed: {survey.reason}" if survey.exit_code == 1 else survey.reason
         yield "", f"{cost} · {spend.tokens:,} tokens · {format_duration(self.stage.seconds)}"
         yield "files", f"raw logs in {self.journal.logs}"
+        if self.journal.undone.exists():
+            yield "", f"what scouts had changed or added is kept in {self.journal.undone}"
         if survey.hint:
             yield "next", survey.hint

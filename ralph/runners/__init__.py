@@ -27,6 +27,12 @@ OWN_TRANSCRIPTS = {
 }
 """What `--transcript auto` means for each of them."""
 
+
+def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> Account | None:
+    """Where the agent itself keeps what its sessions use, in lines that the transcript reads; mostly nowhere."""
+    return codex.account(env) if agent == transcript == "codex" else None
+
+
 __all__ = [
     "AGENTS",
     "AUTO",
@@ -39,4 +45,5 @@ __all__ = [
     "Launch",
     "Request",
     "Runner",
+    "account_of",
 ]

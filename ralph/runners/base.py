@@ -1,12 +1,16 @@
 """What every runner offers: a request becomes the exact process to start. Pure; nothing is started here."""
 
+import os
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from ralph.budget import Reasoning
+from ralph.errors import UsageError
+from ralph.runners.options import AgentOptions
 from ralph.verdict import Reply
 
 
@@ -50,7 +54,6 @@ class Launch:
     """What it writes on stderr is part of its transcript."""
     files: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Files that must be there before it starts."""
-    account: Account | None = None
 
 
 class Runner(Protocol):
@@ -76,8 +79,7 @@ class Runner(Protocol):
         """Tool without which the agent cannot give a verdict; empty if it needs none."""
         ...
 
-    @property
-    def permissions(self) -> str:
+    def permissions(self, *, read_only: bool = False) -> str:
         """What the agent may do, in a few words for people."""
         ...
 
@@ -99,6 +101,23 @@ class Runner(Protocol):
     def interrupt(self) -> bytes:
         """What to write on an open stdin to stop the turn softly; empty if nothing would."""
         ...
+
+
+def find_program(word: str, env: Mapping[str, str]) -> str | None:
+    """Find a program on PATH, or by its path from where ralph stands: the agent is started elsewhere."""
+    found = shutil.which(os.path.expanduser(word), path=env.get("PATH"))  # noqa: PTH111 - a Path would drop `./`
+    return None if found is None else os.path.abspath(found)  # noqa: PTH100 - links stay, `..` goes
+
+
+def own_or_words(options: AgentOptions, own: str) -> str:
+    """The transcript for an agent that speaks `own`, or else words; the other agent's language it cannot speak."""
+    chosen = options.transcript_or(own)
+    if chosen in ("claude", "codex") and chosen != own:
+        raise UsageError(
+            f"--transcript {chosen} cannot read this agent, which speaks {own}",
+            f"leave it out, or choose {own}, plain or rtf1; any command can be read by any of them: --agent-cmd",
+        )
+    return chosen
 
 
 _NESTING = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "AI_AGENT")

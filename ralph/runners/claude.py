@@ -1,15 +1,13 @@
 """Claude Code: fresh `-p` sessions over stream-json, with stdin held open for corrections."""
 
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from ralph import jsonline
 from ralph.budget import Reasoning, thinking_budget
 from ralph.errors import BlockedError
-from ralph.runners.base import Launch, Request, without_nesting
+from ralph.runners.base import Launch, Request, find_program, own_or_words, without_nesting
 from ralph.runners.options import AgentOptions, ClaudeOptions
 from ralph.verdict import SCHEMA, TOOL, Reply
 
@@ -22,17 +20,16 @@ _EFFORT = {Reasoning.NONE: "low", Reasoning.LOW: "low", Reasoning.MED: "medium",
 def find_claude(options: AgentOptions, env: Mapping[str, str]) -> "ClaudeRunner":
     """Find Claude Code, or say how to get it and what else there is."""
     path = options.claude.path
-    wanted = str(Path(path).expanduser()) if path else "claude"
-    found = shutil.which(wanted, path=env.get("PATH"))
+    found = find_program(path or "claude", env)
     if found is None:
         raise BlockedError(
-            f"the agent was not found: {wanted}" if path else "the agent `claude` was not found on PATH",
+            f"the agent was not found: {path}" if path else "the agent `claude` was not found on PATH",
             "install Claude Code (npm install -g @anthropic-ai/claude-code) and log in by running `claude` once;"
             " or say where it is: ralph config set agents.claude.path /path/to/claude;"
             " or take another agent: --agent codex, or, with an API key, ralph's own: --agent ralph-claude;"
             " or look on while a script plays the agent, in a repository made for it: `make demo` in a clone of ralph",
         )
-    return ClaudeRunner((str(Path(found).absolute()),), options.claude, options.transcript_or(OWN_TRANSCRIPT))
+    return ClaudeRunner((found,), options.claude, own_or_words(options, OWN_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,9 @@ class ClaudeRunner:
 
     @property
     def required_tool(self) -> str:
-        return TOOL if self.reply is Reply.TOOL else ""
+        return TOOL if self.reply == Reply.TOOL else ""
 
-    @property
-    def permissions(self) -> str:
+    def permissions(self, *, read_only: bool = False) -> str:  # noqa: ARG002 - its tools are what is read-only then
         mode = self.options.permission_mode
         return (f"permission mode {mode}" if mode else "tools auto-approved") + " · sandbox: none"
 
@@ -72,7 +68,7 @@ class ClaudeRunner:
     def launch(self, request: Request) -> Launch:
         tools = ",".join(request.tools)
         argv = [*self.command, "-p", "--model", self.own_model or request.model, "--tools", tools]
-        if self.reply is Reply.TOOL:
+        if self.reply == Reply.TOOL:
             argv += ["--verbose", "--input-format", "stream-json", "--output-format", "stream-json"]
             argv += ["--json-schema", SCHEMA]
         argv += ["--session-id", request.session_id, "--effort", _EFFORT[request.reasoning]]
@@ -86,7 +82,7 @@ class ClaudeRunner:
             argv += ["--append-system-prompt-file", request.system_prompt_file]
         argv += self.options.extra_args
         environment = self._environment(request)
-        if self.reply is Reply.TOOL:
+        if self.reply == Reply.TOOL:
             return Launch(tuple(argv), environment, user_message(request.prompt))
         return Launch(tuple(argv), environment, request.prompt.encode("utf-8", "replace"), listens=False)
 
@@ -100,10 +96,10 @@ class ClaudeRunner:
         return environment
 
     def follow_up(self, request: Request, session_id: str, text: str) -> bytes | None:  # noqa: ARG002 - of the Protocol
-        return user_message(text) if self.reply is Reply.TOOL else None
+        return user_message(text) if self.reply == Reply.TOOL else None
 
     def interrupt(self) -> bytes:
-        return interruption() if self.reply is Reply.TOOL else b""
+        return interruption() if self.reply == Reply.TOOL else b""
 
 
 def user_message(text: str) -> bytes:

@@ -3,14 +3,13 @@
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.budget import Reasoning
 from ralph.errors import BlockedError
-from ralph.runners.base import Account, Launch, Request, without_nesting
+from ralph.runners.base import Account, Launch, Request, find_program, own_or_words, without_nesting
 from ralph.runners.options import AgentOptions, CodexOptions
 from ralph.verdict import SCHEMA, Reply
 
@@ -29,15 +28,14 @@ _EFFORT = {Reasoning.NONE: "none", Reasoning.LOW: "low", Reasoning.MED: "medium"
 def find_codex(options: AgentOptions, env: Mapping[str, str]) -> "CodexRunner":
     """Find codex, or say how to get it."""
     path = options.codex.path
-    wanted = str(Path(path).expanduser()) if path else "codex"
-    found = shutil.which(wanted, path=env.get("PATH"))
+    found = find_program(path or "codex", env)
     if found is None:
         raise BlockedError(
-            f"the agent was not found: {wanted}" if path else "the agent `codex` was not found on PATH",
+            f"the agent was not found: {path}" if path else "the agent `codex` was not found on PATH",
             "install it (npm install -g @openai/codex) and log in: codex login;"
             " or say where it is: ralph config set agents.codex.path /path/to/codex",
         )
-    return CodexRunner((str(Path(found).absolute()),), options.codex, options.transcript_or(OWN_TRANSCRIPT))
+    return CodexRunner((found,), options.codex, own_or_words(options, OWN_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +56,8 @@ class CodexRunner:
     def reply(self) -> Reply:
         return Reply.MESSAGE if self.transcript == OWN_TRANSCRIPT else Reply.WORDS
 
-    @property
-    def permissions(self) -> str:
-        return f"commands approved · sandbox: codex's own, {self.options.sandbox}"
+    def permissions(self, *, read_only: bool = False) -> str:
+        return f"commands approved · sandbox: codex's own, {self._sandbox(read_only)}"
 
     def model(self, asked: str) -> str:
         return asked or "codex's own choice"
@@ -69,20 +66,20 @@ class CodexRunner:
         return self._start(request, request.prompt)
 
     def follow_up(self, request: Request, session_id: str, text: str) -> Launch | None:
-        return self._start(request, text, "resume", session_id) if self.reply is Reply.MESSAGE else None
+        return self._start(request, text, "resume", session_id) if self.reply == Reply.MESSAGE else None
 
     def interrupt(self) -> bytes:
         return b""
 
     def _start(self, request: Request, said: str, *resumed: str) -> Launch:
         # Said explicitly: a trusted project (0.166.0 marks them so by itself) has another default than others.
-        sandbox = "read-only" if request.read_only else self.options.sandbox
+        sandbox = self._sandbox(request.read_only)
         argv = [*self.command, "exec", "--sandbox", sandbox, "--skip-git-repo-check"]
         argv += ["-c", f'model_reasoning_effort="{_EFFORT[request.reasoning]}"']
         if request.model:
             argv += ["--model", request.model]
         files: dict[Path, str] = {}
-        if self.reply is Reply.MESSAGE:
+        if self.reply == Reply.MESSAGE:
             schema = request.folder / "schema.json"
             files[schema] = _STRICT_SCHEMA
             argv += ["--json", "--output-schema", str(schema)]
@@ -90,11 +87,13 @@ class CodexRunner:
         # With the prompt as an argument codex waits for ever on a stdin that stays open (0.166.0); `-` reads it there.
         argv += [*resumed, "-"]
         environment = without_nesting(request.environment)
-        message = said.encode("utf-8", "replace")
-        return Launch(tuple(argv), environment, message, listens=False, files=files, account=_account(environment))
+        return Launch(tuple(argv), environment, said.encode("utf-8", "replace"), listens=False, files=files)
+
+    def _sandbox(self, read_only: bool) -> str:
+        return "read-only" if read_only else self.options.sandbox
 
 
-def _account(environment: Mapping[str, str]) -> Account:
+def account(environment: Mapping[str, str]) -> Account:
     """Where codex keeps its threads (0.163.0). A turn that fails or is cut off tells its use only there."""
     home = environment.get("CODEX_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".codex")
     return Account(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)

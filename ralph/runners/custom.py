@@ -1,14 +1,12 @@
 """Any command: it reads the prompt on stdin, or in a file that its command line names, and answers on stdout."""
 
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 from ralph.errors import BlockedError, UsageError
-from ralph.runners.base import Launch, Request, without_nesting
+from ralph.runners.base import Launch, Request, find_program, without_nesting
 from ralph.runners.claude import interruption, user_message
 from ralph.runners.options import AgentOptions
 from ralph.verdict import Reply
@@ -27,13 +25,13 @@ def find_custom(options: AgentOptions, env: Mapping[str, str]) -> "CustomRunner"
         program, *arguments = shlex.split(options.command)
     except ValueError as fault:
         raise UsageError(f"--agent-cmd {options.command!r} cannot be split into words: {fault}") from fault
-    found = shutil.which(str(Path(program).expanduser()), path=env.get("PATH"))
+    found = find_program(program, env)
     if found is None:
         raise BlockedError(
             f"the agent's program {program!r} was not found, or is not executable",
             "--agent-cmd is split into words and run without a shell; give the program's path, or one on PATH",
         )
-    return CustomRunner((str(Path(found).absolute()), *arguments), options.transcript_or(OWN_TRANSCRIPT))
+    return CustomRunner((found, *arguments), options.transcript_or(OWN_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,6 @@ class CustomRunner:
     transcript: str = OWN_TRANSCRIPT
     required_tool: str = ""
     notice: str = ""
-    permissions: str = "what it may do is its own affair · sandbox: none"
 
     @property
     def path(self) -> str:
@@ -54,11 +51,14 @@ class CustomRunner:
     def reply(self) -> Reply:
         return Reply.TOOL if self.transcript == "claude" else Reply.WORDS
 
+    def permissions(self, *, read_only: bool = False) -> str:  # noqa: ARG002 - of the Protocol: nobody can tell it
+        return "what it may do is its own affair · sandbox: none"
+
     @property
     def _hears_stream_json(self) -> bool:
         words = self.command[1:]
         asked = ("--input-format", "stream-json") in pairwise(words) or "--input-format=stream-json" in words
-        return asked and self.reply is Reply.TOOL
+        return asked and self.reply == Reply.TOOL
 
     def model(self, asked: str) -> str:  # noqa: ARG002 - of the Protocol: nobody can tell the command which
         return "its own choice"

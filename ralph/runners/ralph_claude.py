@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ralph import jsonline
 from ralph.errors import BlockedError, UsageError
+from ralph.runners.base import own_or_words
 from ralph.runners.claude import OWN_TRANSCRIPT, ClaudeRunner
 from ralph.runners.options import AgentOptions
 
@@ -23,7 +24,7 @@ def find_ralph_claude(options: AgentOptions, _env: Mapping[str, str]) -> ClaudeR
             "in a clone of ralph: pip install '.[models]'; or take another agent: --agent claude",
         )
     own = replace(options.claude, auth="api-key")
-    return ClaudeRunner(_COMMAND, own, options.transcript_or(OWN_TRANSCRIPT))
+    return ClaudeRunner(_COMMAND, own, own_or_words(options, OWN_TRANSCRIPT))
 
 
 def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
@@ -39,7 +40,7 @@ def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
             "a script is a list of sessions, a session a list of turns, a turn a list of content blocks with a type",
         )
     notice = f"the model is scripted ({script.name}): it plays its part whatever the goal says, and costs nothing"
-    transcript = options.transcript_or(OWN_TRANSCRIPT)
+    transcript = own_or_words(options, OWN_TRANSCRIPT)
     return ClaudeRunner(_COMMAND, options.claude, transcript, own_model=f"scripted:{script}", notice=notice)
 
 

@@ -1,9 +1,9 @@
 """A transcript of another package's, held to what ours promise: it never raises, and gives only events we know."""
 
 from collections.abc import Callable
-from typing import get_args
+from typing import cast, get_args
 
-from ralph.events import Event, Meta, Tag, Text
+from ralph.events import Event, Meta, Tag, Text, from_json, to_json
 from ralph.transcripts.base import Capabilities, Transcript
 
 _EVENTS = tuple(kind for kind in get_args(Event))
@@ -26,11 +26,17 @@ class ForeignTranscript:
 
     def _events(self, said: Callable[[], list[Event]], line: str) -> list[Event]:
         try:
-            return [event if isinstance(event, _EVENTS) else _unknown(event) for event in said()]
+            return [_believed(event) for event in said()]
         except Exception as error:  # a fault in another package's code must not end the run
             fault = Meta({"transcript_fault": f"{type(error).__name__}: {error}"[:500]})
             return [fault, Text(Tag.SYS, line[:_LONGEST])] if line.strip() else [fault]
 
 
-def _unknown(event: object) -> Meta:
-    return Meta({"unknown_event": repr(event)[:500]})
+def _believed(event: object) -> Event:
+    """An event whose every field is what it should be; of anything else only that it was there."""
+    if not isinstance(event, _EVENTS):
+        return Meta({"unknown_event": repr(event)[:500]})
+    try:
+        return from_json(to_json(cast("Event", event)))
+    except ValueError as fault:
+        return Meta({"invalid_event": f"{type(event).__name__}: {fault}"[:500]})

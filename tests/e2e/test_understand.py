@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from tests.support.any_agent import any_agent as make_agent
 from tests.support.any_agent import run as shell
 from tests.support.any_agent import say
 from tests.support.git_repos import commits, git
-from tests.support.goals import write_goal
+from tests.support.goals import write_check, write_goal
 from tests.support.ralph_process import Ralph
-from tests.support.scripted_agent import ClaudeScript, api_error, hang, run, summary, write
+from tests.support.scripted_agent import ClaudeScript, Step, api_error, hang, run, summary, write
 from tests.support.scripted_agent import exit as exit_with
 
 THE_MAP = "# What this is\n\nAn example.\n\n## Layout\n\n- README.md"
@@ -86,7 +87,7 @@ def test_a_scout_that_writes_the_map_itself_may(repo: Path, ralph: Ralph, claude
     done = ralph("understand")
     assert done.exit_code == 0, done.stdout + done.stderr
     assert the_map(repo) == THE_MAP + "\n"
-    assert "undone" not in done.stdout
+    assert "that was undone" not in done.stdout
 
 
 def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
@@ -94,10 +95,12 @@ def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> No
     done = ralph("understand", "--agent", "codex", "--json")
     assert done.exit_code == 0, done.stdout + done.stderr
     assert the_map(repo) == THE_MAP * 200 + "\n"
-    (start,) = codex.starts
+    start = codex.starts[0]
     assert start["argv"][start["argv"].index("--sandbox") + 1] == "read-only"
     assert not (repo / "junk").exists()
     assert done.events[0]["type"] == "run_started"
+    shown = ralph("understand", "--agent", "codex")
+    assert "sandbox: codex's own, read-only" in shown.stdout
     assert done.events[-1]["type"] == "run_ended"
 
 
@@ -131,6 +134,60 @@ def test_a_scout_that_fails_leaves_no_map_and_the_old_one_stands(
     assert "result     failed: crashed: the agent exited with 3" in done.stdout
     assert the_map(repo) == "old map\n"
     assert not (repo / "junk.txt").exists()
+
+
+@pytest.mark.parametrize("deed", ["rm .ralph/codebase-map.md", "echo half a m > .ralph/codebase-map.md"])
+@pytest.mark.parametrize("end", [exit_with(3), api_error(403, "no", "authentication_failed")])
+def test_whatever_a_failing_scout_does_to_the_old_map_it_stands(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, deed: str, end: Step
+) -> None:
+    claude_script([summary("old map")], [run(deed), end])
+    assert ralph("understand").exit_code == 0
+    assert ralph("understand").exit_code in (1, 6)
+    assert the_map(repo) == "old map\n"
+
+
+def test_half_a_map_of_a_crashed_scout_is_no_match_for_the_next_ones_answer(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    half = run("mkdir -p .ralph; echo half a m > .ralph/codebase-map.md")
+    claude_script([half, exit_with(3)], [summary(THE_MAP)])
+    assert ralph("understand").exit_code == 0
+    assert the_map(repo) == THE_MAP + "\n"
+
+
+def test_a_tree_that_cannot_be_put_back_keeps_its_copies_and_names_them(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    claude_script([write("README.md", "overwritten"), summary(THE_MAP)])
+    assert ralph("understand").exit_code == 0
+    (undone,) = (world / "ralph" / "runs").glob("*/.understand/undone")
+    shutil.rmtree(undone)
+    undone.touch()  # nothing can be moved aside any more
+    (repo / "README.md").write_text("my own, not committed\n")
+
+    done = ralph("understand")
+
+    assert done.exit_code == 1, done.stdout
+    assert "while the tree was put back" in done.stderr
+    store = Path(done.stderr.split("is in ")[1].strip())
+    assert (store / "README.md").read_text() == "my own, not committed\n"
+    again = ralph("understand", "--quiet", "--json")
+    assert any(f"rm -r {store.parent}" in event["text"] for event in again.events_of("text"))
+
+
+def test_the_judge_is_put_back_even_where_git_ignores_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    (repo / ".gitignore").write_text("/.ralph/\n")
+    write_check(repo)
+    before = (repo / ".ralph" / "check").read_text()
+    claude_script(
+        [run("printf '#!/bin/sh\\n' > .ralph/check; echo 'agent = \"codex\"' > .ralph/config.toml"), summary(THE_MAP)]
+    )
+    done = ralph("understand")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert (repo / ".ralph" / "check").read_text() == before
+    assert not (repo / ".ralph" / "config.toml").exists()
+    assert "the scout changed .ralph/check; that was undone" in done.stdout
 
 
 def test_a_bare_claim_is_no_map(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:

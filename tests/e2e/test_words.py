@@ -96,6 +96,48 @@ def test_the_prompt_can_be_had_in_a_file(repo: Path, ralph: Ralph, tmp_path: Pat
     assert (run_directory(repo) / "prompt.md").stat().st_mode & 0o077 == 0
 
 
+def test_a_command_is_found_from_where_the_user_stands(repo: Path, ralph: Ralph) -> None:
+    """As the README says it; and the agent itself is started in the repository's root."""
+    write_goal(repo)
+    (repo / "sub").mkdir()
+    shell_agent(repo / "sub" / "agent.sh", f"cat > /dev/null; pwd; echo '{PROMISE}'\n")
+    args = ("--json", "--no-check", "--allow-dirty")
+    from_root = ralph("run", "goal.md", *args, "--agent-cmd", "./sub/agent.sh")
+    from_below = ralph("run", "../goal.md", *args, "--agent-cmd", "./agent.sh", cwd=repo / "sub")
+    assert (from_root.exit_code, from_below.exit_code) == (0, 0), from_root.stderr + from_below.stderr
+    for done in (from_root, from_below):
+        assert str(repo) in [event["text"] for event in done.events_of("text")]
+        assert done.events_of("run_started")[0]["agent_path"] == str(repo / "sub" / "agent.sh")
+
+
+def test_a_session_that_the_user_stopped_is_no_iteration(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    """An agent may leave in peace when it is told to: what it had begun is not finished for that."""
+    write_goal(repo)
+    agent = shell_agent(
+        tmp_path / "agent", "trap 'exit 0' INT\ncat > /dev/null\necho I begin.\ntouch half\nsleep 60 & wait\n"
+    )
+    with ralph.start("run", "goal.md", "--json", "--agent-cmd", agent) as running:
+        running.wait_for("text")
+        running.send(2)
+        done = running.wait()
+    assert done.exit_code == 130
+    assert len(commits(repo)) == 1
+    assert (repo / "half").exists(), "what it left stays in the tree"
+
+
+@pytest.mark.parametrize(("agent", "transcript"), [("codex", "claude"), ("claude", "codex"), ("demo", "codex")])
+def test_an_agent_cannot_be_read_in_the_others_language(
+    repo: Path, ralph: Ralph, bin_dir: Path, agent: str, transcript: str
+) -> None:
+    write_goal(repo)
+    for name in ("claude", "codex"):
+        shell_agent(bin_dir / name, "exit 9\n")
+    done = ralph("run", "goal.md", "--agent", agent, "--transcript", transcript)
+    assert done.exit_code == 2
+    assert f"--transcript {transcript} cannot read this agent" in done.stderr
+    assert not (repo / ".ralph").exists()
+
+
 def test_an_agent_that_says_nothing_has_done_no_iteration(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     done = run_custom(ralph, shell_agent(tmp_path / "agent", "cat > /dev/null\n"), "--max-iterations", "1")

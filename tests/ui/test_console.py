@@ -159,7 +159,7 @@ def test_the_first_thought_is_shown_as_the_plan() -> None:
     text = shown(
         Text(Tag.THINK, "First,\n\n  look\n"), Text(Tag.THINK, "Hm.\nWell."), Text(Tag.THINK, "**Plan**\n1. go")
     )
-    assert text == "PLAN       First,\n           look\nthinks     Hm. Well.\nPLAN       **Plan**\n           1. go\n"
+    assert text == "PLAN       First,\n           look\nthinks     Hm. Well.\nPLAN       1. go\n"
 
 
 def test_of_a_long_plan_six_lines_are_shown_and_all_of_them_verbosely() -> None:

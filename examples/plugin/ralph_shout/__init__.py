@@ -43,12 +43,14 @@ class ShoutRunner:
     transcript: str
     reply: Reply = Reply.WORDS
     required_tool: str = ""
-    permissions: str = "it only talks"
     notice: str = ""
 
     @property
     def path(self) -> str:
         return shlex.join(self.command)
+
+    def permissions(self, *, read_only: bool = False) -> str:
+        return "it only reads and talks" if read_only else "it only talks"
 
     def model(self, asked: str) -> str:
         return asked or "loud"

@@ -1,0 +1,63 @@
+"""The work tree that a scout passes over: put back after every session, the copies kept until it is."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph import protected
+from ralph.errors import RalphError
+from ralph.gitrepo import Repo
+from ralph.prompts import MAP
+from ralph.treesnapshot import TreeSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What a session did to the tree; `drawn` is the map, if it wrote one to its place by itself."""
+
+    deeds: tuple[str, ...]
+    drawn: str
+
+
+class Ground:
+    """A tree as it was before a pass; and the user's own files of `.ralph/`, even where git ignores them."""
+
+    def __init__(self, repo: Repo, store: Path, aside: Path) -> None:
+        """Take it down; the copies go to `store`, what a session leaves is moved to `aside`."""
+        self._root = repo.root
+        self._aside = aside
+        self.store = store
+        self.map = drawn_map(self._root)
+        self._tree = TreeSnapshot.take(repo, store)
+        self._files = protected.take(self._root)
+        self._is_back = True
+
+    def put_back(self) -> Undone:
+        """Undo whatever was changed, and say what that was; the map is told apart."""
+        self._is_back = False
+        drawn = drawn_map(self._root)
+        try:
+            deeds = self._tree.restore(self._aside)
+            deeds += [f"changed .ralph/{name}" for name in self._files.restore(self._root, self._aside)]
+        except RalphError as error:
+            where = f"the tree as it was before the pass is in {self.store / 'tree'}"
+            raise RalphError(f"{error.message} (while the tree was put back)", where) from error
+        self._is_back = True
+        return Undone(tuple(deed for deed in deeds if not deed.endswith(MAP)), "" if drawn == self.map else drawn)
+
+    def leave(self) -> None:
+        """Forget the copies, unless the tree still needs them."""
+        if self._is_back:
+            self._tree.discard()
+
+    def begin_session(self) -> None:
+        self._is_back = False
+
+
+def drawn_map(root: Path) -> str:
+    """The map that stands in its place; a link or the like is none."""
+    path = root / MAP
+    with contextlib.suppress(OSError):
+        if path.is_file() and not path.is_symlink():
+            return path.read_text("utf-8", "replace").strip()
+    return ""
