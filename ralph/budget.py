@@ -34,26 +34,40 @@ def context_pct(prompt_tokens: int, window: int) -> float:
 
 
 def total_tokens(usage: Usage) -> int | None:
-    """All tokens of a session: the agent's own sum, else that of what it told; None if it told nothing."""
-    if usage.total_tokens is not None or (usage.prompt_tokens is None and usage.completion_tokens is None):
-        return usage.total_tokens
-    return (usage.prompt_tokens or 0) + (usage.completion_tokens or 0)
+    """All tokens of a session: the agent's own sum, or that of what it told if it is larger; None: it told nothing."""
+    told = [figure for figure in (usage.prompt_tokens, usage.completion_tokens) if figure is not None]
+    return max(usage.total_tokens or 0, sum(told)) if told else usage.total_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What was used. `costed` tells whether any agent reported a cost: without one, zero dollars means unknown."""
+    """What was used. `costed` and `counted`: some agent reported dollars, tokens; without that, zero means unknown."""
 
     cost_usd: float = 0.0
     tokens: int = 0
     costed: bool = False
+    counted: bool = False
+
+    @property
+    def knows_tokens(self) -> bool:
+        return self.counted or self.tokens > 0
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend(self.cost_usd + other.cost_usd, self.tokens + other.tokens, self.costed or other.costed)
+        return Spend(
+            self.cost_usd + other.cost_usd,
+            self.tokens + other.tokens,
+            self.costed or other.costed,
+            self.counted or other.counted,
+        )
 
     def at_least(self, other: "Spend") -> "Spend":
         """Of two witnesses of one spend the larger, figure by figure: each can only have missed something."""
-        return Spend(max(self.cost_usd, other.cost_usd), max(self.tokens, other.tokens), self.costed or other.costed)
+        return Spend(
+            max(self.cost_usd, other.cost_usd),
+            max(self.tokens, other.tokens),
+            self.costed or other.costed,
+            self.counted or other.counted,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,8 @@ class Meter:
         """
         estimate = usage.cost_is_estimate is True
         cost = None if estimate and self.session.costed and not self.estimated else usage.cost_usd
-        told = Spend(cost or 0.0, total_tokens(usage) or 0, costed=cost is not None)
+        tokens = total_tokens(usage)
+        told = Spend(cost or 0.0, tokens or 0, costed=cost is not None, counted=tokens is not None)
         named_at_last = self.estimated and not estimate and cost is not None
         session = (replace(self.session, cost_usd=0.0) if named_at_last else self.session).at_least(told)
         estimated = (estimate and cost is not None) or (self.estimated and not named_at_last)

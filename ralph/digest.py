@@ -17,7 +17,7 @@ NAMELESS = "tool"
 
 _LONGEST_PLAN = 16_000
 _LOOKED_AT = 200
-_PLAN = re.compile(r"[*#_> ]*plan", re.IGNORECASE)
+_PLAN = re.compile(r"[*#_> ]*plan(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Row:
 
 
 _LOGIN = (
-    "log in with the agent's own command (Claude Code: run `claude`, type /login;"
+    "log in with the agent's own command (Claude Code: run `claude`, type /login; Codex: `codex login`;"
     " ralph-claude: set ANTHROPIC_API_KEY), then run this again"
 )
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,15 +147,27 @@ class Repo:
                 dirty.append(path)
         return dirty
 
-    def commit_all(self, message: str, goal: Path) -> Committed:
-        """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`."""
+    def owned(self, base: str | None, goal: Path) -> frozenset[str]:
+        """Those of the goal file and of `.ralph/` that the user had committed: they stay, whatever an agent commits."""
+        if base is None:
+            return frozenset()
+        place = goal.parent.resolve() / goal.name
+        paths = [".ralph", *([str(place.relative_to(self.root))] if place.is_relative_to(self.root) else [])]
+        _, out, _ = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", base, "--", *paths)
+        return frozenset(path for path in out.split("\0") if path)
+
+    def commit_all(self, message: str, goal: Path, owned: Collection[str] = ()) -> Committed:
+        """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`.
+
+        Those of the latter that are `owned` are put into the commit though the agent has committed that they are gone.
+        """
         self.clear_stale_locks()  # the session may have been ended in the middle of a git command of its own
         status = self._status()
         staged = self._unstage(status, goal)
         if staged:
             status = self._status()
         untracked = [entry[3:] for entry in status if entry.startswith("??")]
-        ours = [path for path in untracked if self._is_ours(path, goal)]
+        ours = [path for path in untracked if self._is_ours(path, goal) and path not in owned]
         secrets = [path for path in untracked if looks_secret(path) and path not in ours]
         nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
         left_out = [*ours, *secrets, *nested]

@@ -334,7 +334,7 @@ class Journal:
             "proven": result.proven,
             "iterations": len(run.history.iterations),
             "cost_usd": run.spend.cost_usd if run.spend.costed else None,
-            "tokens": run.spend.tokens,
+            "tokens": run.spend.tokens if run.spend.knows_tokens else None,
             "base": run.base,
             "head": head,
         }
@@ -376,6 +376,7 @@ def _run_from(document: Mapping[str, object], history: History) -> Run:
             jsonline.amount(spend.get("cost_usd")) or 0.0,
             jsonline.count(spend.get("tokens")),
             spend.get("costed") is True,
+            spend.get("counted") is True,
         ),
         failures=jsonline.count(document.get("failures")),
         failed=jsonline.count(document.get("failed")),

@@ -101,8 +101,10 @@ def priced(usage: "Usage", prices: Prices, model: str) -> "Usage":
     price = prices.price(usage.model or model)
     if price is None:
         return usage
-    written, read = usage.cache_creation_tokens or 0, usage.cache_read_tokens or 0
-    fresh = max(0, (usage.prompt_tokens or 0) - written - read)
+    prompt = usage.prompt_tokens or 0
+    written = min(usage.cache_creation_tokens or 0, prompt)  # a part of the prompt, whatever the agent says
+    read = min(usage.cache_read_tokens or 0, prompt - written)
+    fresh = prompt - written - read
     # The rates for long prompts hold message by message, and a session's sum tells of no message: the base rates, then.
     cost = price.rates.dollars(Tokens(fresh, usage.completion_tokens or 0, written, read))
     return replace(usage, cost_usd=cost, cost_is_estimate=True)

@@ -236,7 +236,10 @@ class _Conversation:
         """The result's text; without one, what the stream said, marked as degraded."""
         if self.turn is not None and self.turn.text:
             return self.turn.text, False
-        said = "\n".join(self.said)[-_KEPT_TEXT:].strip()
+        said = "\n".join(self.said).strip()
+        if len(said) > _KEPT_TEXT:
+            tail = said[-_KEPT_TEXT:]
+            said = "…\n" + (tail.partition("\n")[2] or tail)  # from the start of a line, where there is one
         return said, bool(said)
 
     def _remember(self, text: str) -> None:

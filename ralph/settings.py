@@ -46,6 +46,16 @@ def _word(raw: object) -> str:
     return _text(raw)
 
 
+def _command(raw: object) -> str:
+    try:
+        words = shlex.split(_word(raw))
+    except ValueError as fault:
+        raise ValueError(f"{raw!r} cannot be split into words: {fault}") from fault
+    if not words:
+        raise ValueError("it is empty")
+    return _word(raw)
+
+
 def _written(parse: Callable[[str], object]) -> Parser:
     """Accept a number as if it had been written as text; a bool is no number."""
 
@@ -110,7 +120,7 @@ class Key:
 
 KEYS: Mapping[str, Key] = {
     "agent": Key(_registered(AGENTS, plugins.agent_names), "claude"),
-    "agent_cmd": Key(_word, guarded=True),
+    "agent_cmd": Key(_command, guarded=True),
     "transcript": Key(_registered({AUTO, *TRANSCRIPTS}, lambda: [AUTO, *plugins.transcript_names()]), AUTO),
     "model": Key(_word, "sonnet"),
     "reasoning": Key(_choice(*Reasoning), "med"),

@@ -1,6 +1,7 @@
 """The message of an iteration's commit: its trailers are what a lost run directory is rebuilt from."""
 
 import contextlib
+import re
 from dataclasses import dataclass
 
 from ralph import jsonline
@@ -27,7 +28,8 @@ def read_message(message: str) -> IterationMessage | None:
     with contextlib.suppress(KeyError, ValueError):
         cost = trailers["Ralph-Cost-USD"]
         amount = 0.0 if cost == "unknown" else jsonline.amount(float(cost))
-        number, tokens = int(trailers["Ralph-Iteration"]), int(trailers["Ralph-Tokens"])
+        count = trailers["Ralph-Tokens"]
+        number, tokens = int(trailers["Ralph-Iteration"]), 0 if count == "unknown" else int(count)
         if amount is None or number < 1 or tokens != jsonline.count(tokens):
             return None  # no figure that ralph would have written
         return IterationMessage(
@@ -35,13 +37,15 @@ def read_message(message: str) -> IterationMessage | None:
             trailers["Ralph-Run"],
             number,
             Verdict(trailers["Ralph-Verdict"]),
-            Spend(amount, tokens, cost != "unknown"),
+            Spend(amount, tokens, cost != "unknown", count != "unknown"),
             body.partition("\n\n")[2].strip(),
         )
     return None
 
 
 _SCISSORS = "--- >8 ---"
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
+"""What would end the message, or colour and move the terminal of whoever reads the log."""
 
 
 def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend: Spend) -> str:
@@ -52,11 +56,11 @@ def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend
         "Ralph-Iteration": str(iteration),
         "Ralph-Verdict": answer.verdict,
         "Ralph-Cost-USD": repr(round(spend.cost_usd, 12)) if spend.costed else "unknown",
-        "Ralph-Tokens": str(spend.tokens),
+        "Ralph-Tokens": str(spend.tokens) if spend.knows_tokens else "unknown",
     }
     # The trailers are the last paragraph, and git reads no other; unless a line before them looks like the start of
     # a patch or like scissors, so such a line is indented. NUL would end the message.
-    lines = answer.summary.replace("\0", "").strip().splitlines()
+    lines = _CONTROLS.sub("", answer.summary).strip().splitlines()
     body = "\n".join(f" {line}" if line.startswith("---") or _SCISSORS in line else line for line in lines)
     return f"ralph: iteration {iteration}\n\n{body}\n\n" + "".join(
         f"{name}: {value}\n" for name, value in trailers.items()

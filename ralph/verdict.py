@@ -20,7 +20,7 @@ MOST_CORRECTIONS = 3
 
 _EXAMPLE = '{"summary": "what you accomplished"}'
 _LONGEST_WORDS = 4000
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -70,9 +70,9 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
             if isinstance(answer, Answer):
                 claimed = answer.verdict is Verdict.DONE or Promise().after(answer.summary).made
                 return _read_words(answer.summary, promised=promised or claimed)
-            return _read_words(_last_of(words), promised=True) if promised else Fault.NO_MESSAGE
+            return _read_words(_last_of(without_promise(words)), promised=True) if promised else Fault.NO_MESSAGE
         case Reply.WORDS:
-            return _read_words(_last_of(words), promised=promised)
+            return _read_words(_last_of(without_promise(words)), promised=promised)
 
 
 def read_answer(structured_output: object) -> Answer | Fault:
@@ -101,12 +101,12 @@ def _read_words(words: str, *, promised: bool) -> Answer | Fault:
 
 def without_promise(words: str) -> str:
     """What an agent said, less the lines with which it claimed completion."""
-    return "\n".join(line for line in words.splitlines() if not _is_promise(line)).strip()
+    return "\n".join(line for line in words.split("\n") if not _is_promise(line)).strip()
 
 
 def _is_promise(line: str) -> bool:
     """Whether a line is the promise and nothing else; what is printed for a terminal may be coloured."""
-    return PROMISE in line and _COLOUR.sub("", line).strip() == PROMISE
+    return PROMISE in line and _COLOUR.sub("", line).strip("\ufeff \t\r\n") == PROMISE
 
 
 def _last_of(words: str) -> str:
@@ -126,7 +126,8 @@ class Promise:
     """
 
     kept: bool = False
-    in_fence: bool = False
+    fence: str = ""
+    """What opened the code fence that is open."""
     quoted: bool = False
 
     @property
@@ -138,12 +139,20 @@ class Promise:
         if PROMISE not in text and "```" not in text and "~~~" not in text:
             return self
         promise = self
-        for line in text.splitlines():
-            if _FENCE.match(line):
-                promise = replace(promise, in_fence=not promise.in_fence, quoted=False)
+        for line in text.split("\n"):
+            if mark := _FENCE.match(line):
+                promise = promise._after_fence(mark[1], closes=not mark[2].strip())
             elif _is_promise(line):
-                promise = replace(promise, quoted=True) if promise.in_fence else replace(promise, kept=True)
+                promise = replace(promise, quoted=True) if promise.fence else replace(promise, kept=True)
         return promise
+
+    def _after_fence(self, mark: str, *, closes: bool) -> "Promise":
+        """A fence is closed by one of its kind that is as long or longer, and says nothing more."""
+        if not self.fence:
+            return replace(self, fence=mark)
+        if closes and mark[0] == self.fence[0] and len(mark) >= len(self.fence):
+            return replace(self, fence="", quoted=False)
+        return self
 
 
 def defused(text: str) -> str:

@@ -32,18 +32,21 @@ def test_context_is_a_share_of_the_window(tokens: int, window: int, percent: flo
 def test_of_several_figures_of_a_session_the_last_stands() -> None:
     meter = Meter().metered(Usage(total_tokens=10, cost_usd=0.25, context_pct=5.0))
     meter = meter.metered(Usage(total_tokens=30, cost_usd=0.5, context_pct=7.5))
-    assert (meter.total, meter.context_pct) == (Spend(0.5, 30, costed=True), 7.5)
+    assert (meter.total, meter.context_pct) == (Spend(0.5, 30, costed=True, counted=True), 7.5)
 
 
 def test_a_figure_that_is_not_told_stays_as_it_was() -> None:
     meter = Meter().metered(Usage(total_tokens=10, cost_usd=0.25, context_pct=5.0)).metered(Usage())
-    assert (meter.total, meter.context_pct) == (Spend(0.25, 10, costed=True), 5.0)
+    assert (meter.total, meter.context_pct) == (Spend(0.25, 10, costed=True, counted=True), 5.0)
 
 
 def test_within_a_session_nothing_that_was_spent_is_taken_back() -> None:
     meter = Meter().metered(Usage(total_tokens=30, cost_usd=0.5, context_pct=50.0))
     meter = meter.metered(Usage(total_tokens=10, cost_usd=0.25, context_pct=5.0))
-    assert (meter.total, meter.context_pct) == (Spend(0.5, 30, costed=True), 5.0)  # a context can be made smaller
+    assert (meter.total, meter.context_pct) == (
+        Spend(0.5, 30, costed=True, counted=True),
+        5.0,
+    )  # a context can be made smaller
 
 
 @pytest.mark.parametrize(
@@ -61,10 +64,13 @@ def test_without_a_sum_the_parts_are_added(usage: Usage, tokens: int) -> None:
 
 
 def test_sessions_add_up() -> None:
-    meter = Meter(before=Spend(1.0, 100, costed=True))
+    meter = Meter(before=Spend(1.0, 100, costed=True, counted=True))
     for _ in range(2):
         meter = meter.next_session().metered(Usage(total_tokens=10, cost_usd=0.25))
-    assert (meter.total, meter.session) == (Spend(1.5, 120, costed=True), Spend(0.25, 10, costed=True))
+    assert (meter.total, meter.session) == (
+        Spend(1.5, 120, costed=True, counted=True),
+        Spend(0.25, 10, costed=True, counted=True),
+    )
 
 
 def test_a_new_session_has_no_context_yet() -> None:
@@ -90,7 +96,7 @@ def test_without_any_figure_the_cost_is_unknown() -> None:
     ],
 )
 def test_a_limit_is_reached_when_it_is_used_up(limits: Limits, reached: Limit | None) -> None:
-    assert limits.reached(iterations=3, elapsed=60.0, spend=Spend(1.0, 1000, costed=True)) is reached
+    assert limits.reached(iterations=3, elapsed=60.0, spend=Spend(1.0, 1000, costed=True, counted=True)) is reached
 
 
 def test_a_limit_names_the_flag_that_raises_it() -> None:
@@ -108,9 +114,9 @@ def test_an_estimate_gives_way_to_the_cost_that_the_agent_names() -> None:
     guess = Usage(total_tokens=10, cost_usd=3.0, cost_is_estimate=True)
     more = Usage(total_tokens=20, cost_usd=6.0, cost_is_estimate=True)
     told = Usage(total_tokens=20, cost_usd=0.33)
-    assert metered(guess, more).total == Spend(6.0, 20, costed=True)
-    assert metered(guess, more, told).total == Spend(0.33, 20, costed=True)
-    assert metered(guess, told, more).total == Spend(0.33, 20, costed=True)
-    assert metered(told, guess, Usage(cost_usd=0.5)).total == Spend(0.5, 20, costed=True)
-    assert metered(more, guess).total == Spend(6.0, 20, costed=True), "nor does an estimate fall"
-    assert metered(guess).next_session().metered(told).total == Spend(3.33, 30, costed=True)
+    assert metered(guess, more).total == Spend(6.0, 20, costed=True, counted=True)
+    assert metered(guess, more, told).total == Spend(0.33, 20, costed=True, counted=True)
+    assert metered(guess, told, more).total == Spend(0.33, 20, costed=True, counted=True)
+    assert metered(told, guess, Usage(cost_usd=0.5)).total == Spend(0.5, 20, costed=True, counted=True)
+    assert metered(more, guess).total == Spend(6.0, 20, costed=True, counted=True), "nor does an estimate fall"
+    assert metered(guess).next_session().metered(told).total == Spend(3.33, 30, costed=True, counted=True)

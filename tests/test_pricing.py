@@ -80,7 +80,7 @@ TABLE = pricing.parse(
         (Usage(1_000_000, 100_000, model="plain"), "gpt-5.1", 1.3),
         (Usage(1_000_000, 0, cache_read_tokens=400_000), "gpt-5.1", 1.4),
         (Usage(1_000_000, 0, cache_read_tokens=400_000, cache_creation_tokens=600_000), "plain", 1.0),
-        (Usage(100, 0, cache_read_tokens=400_000), "gpt-5.1", 0.2),  # never less than nothing
+        (Usage(1_000_000, 0, cache_read_tokens=10**12), "gpt-5.1", 0.5),  # never more than there was
         (Usage(prompt_tokens=1_000_000), "plain", 1.0),
         (Usage(completion_tokens=1_000_000), "plain", 3.0),
         (Usage(1_000_000, 0), "dated-20250101", 7.0),

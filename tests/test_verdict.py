@@ -85,6 +85,7 @@ def said(*texts: str) -> bool:
         ("a single fence: ```", "```", PROMISE),
         (f"\x1b[1;32m{PROMISE}\x1b[0m",),
         ("```", "code", "```", "```", PROMISE),
+        ("```sh", "code", "```", f"\ufeff{PROMISE}\r"),
     ],
 )
 def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, ...]) -> None:
@@ -102,6 +103,10 @@ def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, 
         (PROMISE.lower(),),
         ("<promise>", "COMPLETE</promise>"),
         (f"```\n{PROMISE}\n```",),
+        ("````", "```", PROMISE, "```", "````"),
+        ("~~~", "```", PROMISE, "```", "~~~"),
+        (f"no line of its own\u2028{PROMISE}",),
+        (f"nor this\r{PROMISE}",),
         ("The marker is", "~~~text", PROMISE, "~~~", "and I do not say it."),
     ],
 )
@@ -125,6 +130,7 @@ def test_a_promise_that_is_quoted_is_none(texts: tuple[str, ...]) -> None:
         (Reply.WORDS, None, "I looked.", False, Answer(Verdict.CONTINUE, "I looked.")),
         (Reply.WORDS, None, f"I fixed it.\n{PROMISE}\n", True, Answer(Verdict.DONE, "I fixed it.")),
         (Reply.WORDS, None, PROMISE, True, Answer(Verdict.DONE, "DONE")),
+        (Reply.WORDS, None, f"{'x' * 9000}\n{PROMISE}", True, Answer(Verdict.DONE, "… " + "x" * 4000)),
         (Reply.WORDS, {"summary": "DONE"}, "", False, Fault.SILENT),
         (Reply.WORDS, None, " \n", False, Fault.SILENT),
     ],

@@ -88,5 +88,6 @@ def _read_prices(root: Path) -> Prices:
         return parse_prices(path.read_text("utf-8"), str(path)) if path.exists() else Prices({})
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as fault:  # not UTF-8, not TOML, not prices
-        raise UsageError(str(fault), "see .ralph.example/pricing.toml of ralph for an example") from fault
+    except ValueError as fault:  # not TOML, not prices, or not even UTF-8, which does not know the file's name
+        words = f"{path}: not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
+        raise UsageError(words, "see .ralph.example/pricing.toml of ralph for an example") from fault

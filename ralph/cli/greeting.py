@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ralph import __version__, gitrepo
-from ralph.budget import Limit, Reasoning
+from ralph.budget import Limit, Reasoning, Spend
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.quantities import format_duration, format_money
@@ -59,8 +59,11 @@ def introduction(agent: ChosenAgent, *, read_only: bool = False) -> Lines:
 def _unheld(agent: ChosenAgent) -> Lines:
     """What was asked for and this agent cannot give."""
     chosen, runner = agent.settings, agent.runner
-    as_claude = OWN_TRANSCRIPTS.get(chosen.agent) == "claude"
-    if (chosen.limits.cost_usd or chosen.limits.tokens) and not agent.transcript().capabilities.supports_usage_events:
+    own = OWN_TRANSCRIPTS.get(chosen.agent, runner.transcript)
+    as_claude = own == "claude"
+    in_words = own in ("claude", "codex") and runner.transcript != own  # it is made to print its last words only
+    tells = agent.transcript().capabilities.supports_usage_events and not in_words
+    if (chosen.limits.cost_usd or chosen.limits.tokens) and not tells:
         yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
     elif chosen.limits.cost_usd and not as_claude and agent.prices.price(chosen.model) is None:
         model = chosen.model or "its model"
@@ -76,7 +79,7 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
     if run.failed:
         facts.append(_counted(run.failed, "failure"))
     facts.append(format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown")
-    facts += [f"{run.spend.tokens:,} tokens", format_duration(seconds)]
+    facts += [spent_tokens(run.spend), format_duration(seconds)]
     yield "", ""
     yield "result", _ending(result, prepared)
     yield "", " · ".join(facts)
@@ -84,6 +87,8 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
     if prepared.asked.place.url is not None:
         yield "clone", f"{prepared.repo.root} · branch {run.branch}, not pushed"
         yield "push", shlex.join(["git", "-C", str(prepared.repo.root), "push", "origin", run.branch])
+    if prepared.settings.limits.cost_usd and not run.spend.costed and run.used_iterations:
+        yield "note", "no cost was reported, and none could be reckoned: --max-cost did not hold"
     if result.hint:
         yield "next", result.hint
     if result.limit is not None:
@@ -96,6 +101,10 @@ def _ending(result: RunResult, prepared: Prepared) -> str:
     if result.proven and prepared.check is not None:
         return f"done: proven by {prepared.check.label}"
     return f"failed: {result.reason}" if result.exit_code in (1, 3) else result.reason
+
+
+def spent_tokens(spend: Spend) -> str:
+    return f"{spend.tokens:,} tokens" if spend.knows_tokens else "tokens unknown"
 
 
 def _counted(number: int, noun: str) -> str:

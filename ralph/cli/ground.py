@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import protected
-from ralph.errors import RalphError
+from ralph.errors import RalphError, UsageError
 from ralph.gitrepo import Repo
+from ralph.journal import Journal
 from ralph.prompts import MAP
 from ralph.treesnapshot import TreeSnapshot
 
@@ -40,6 +41,11 @@ class Ground:
             deeds = self._tree.restore(self._aside)
             deeds += [f"changed .ralph/{name}" for name in self._files.restore(self._root, self._aside)]
         except RalphError as error:
+            if not (self._root / ".git").exists():
+                raise RalphError(
+                    "the agent deleted .git; the files are as they were, the history is gone",
+                    f"clone the repository again; what .git held besides the history is in {self.store}",
+                ) from error
             where = f"the tree as it was before the pass is in {self.store / 'tree'}"
             raise RalphError(f"{error.message} (while the tree was put back)", where) from error
         self._is_back = True
@@ -52,6 +58,29 @@ class Ground:
 
     def begin_session(self) -> None:
         self._is_back = False
+
+
+def journal_of_passes(directory: Path) -> Journal:
+    """Where passes over a work tree are journaled, beside the runs of its goals; no goal is called that."""
+    return Journal(directory / ".understand")
+
+
+def refuse_after_a_cut_pass(directory: Path) -> None:
+    """Refuse to build on what a pass that was killed may have left. The user looks first: he may have worked since."""
+    for store in sorted(journal_of_passes(directory).directory.glob(f"{_STORE}*")):
+        raise UsageError(
+            "a `ralph understand` was cut off here, and its agent may have changed files;"
+            f" as they were, they are in {store}/tree",
+            f"compare: diff -r {store}/tree . ; put back what is missing; then forget the copy: rm -r {store}",
+        )
+
+
+def store_in(directory: Path, at: str) -> Path:
+    """A new place for copies."""
+    return directory / f"{_STORE}{at.replace(':', '')}"
+
+
+_STORE = "before-"
 
 
 def drawn_map(root: Path) -> str:

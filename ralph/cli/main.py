@@ -81,6 +81,11 @@ def _exit_code() -> int:
         return error.exit_code
     except Interrupted as stopped:
         return stopped.exit_code
+    except OSError as error:  # what a command prints cannot be written; all else has been named on the way
+        from ralph.cli.faults import complain
+
+        complain(f"stdout: {error.strerror or error}", "free some space, or let it be written elsewhere")
+        return 1
     except KeyboardInterrupt:  # before a run watches for signals, or when it no longer does
         return 130
     except Exception as error:  # the boundary: anything that gets here is a bug

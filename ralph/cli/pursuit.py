@@ -11,6 +11,7 @@ from ralph import gitrepo, protected
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
+from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
@@ -63,6 +64,7 @@ class Pursuit:
     def _refuse_early(self) -> None:
         """Refuse what can be refused before anything is written."""
         self.lock.probe()
+        refuse_after_a_cut_pass(self.journal.directory.parent)
         if self._was_cut():
             return  # what stands in the tree may be the agent's: it is put right under the lock, then read
         if (repo := self.asked.place.standing()) is not None:
@@ -137,6 +139,7 @@ class Pursuit:
                     said.append(f"committed since the last iteration, and looks like a secret: {path}")
                     run = run.noted(said[-1])
         self._tip = self.repo.head()
+        self._owned = self.repo.owned(run.base, self.goal.path)
         self.journal.open()
         self.repo.exclude(EXCLUDES)
         said += self._protect(saved)
@@ -270,7 +273,7 @@ class Pursuit:
 
     def _commit(self, message: str) -> gitrepo.Committed:
         """Commit; what is left out is told once, not again with every iteration."""
-        committed = self.repo.commit_all(message, self.goal.path)
+        committed = self.repo.commit_all(message, self.goal.path, self._owned)
         self._tip = committed.sha
         news = [path for path in committed.left_out if path not in self._told_left_out]
         nested = [path for path in committed.nested if path not in self._told_left_out]

@@ -41,12 +41,16 @@ def retell(file: str, name: str, *, as_json: bool) -> None:
         for events in _events(_lines(stream, file), name):
             show(events)
             if outlet.closed:
-                return
+                break
     if not as_json:
         console.close_session()
+    if outlet.fault is not None:
+        raise DiskError("stdout", outlet.fault)
 
 
 def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+    if not file:
+        raise UsageError("FILE is empty", "name a file, or - for stdin")
     if file == "-" and sys.stdin is not None:  # it is None where it was closed
         return nullcontext(sys.stdin.buffer)
     try:

@@ -11,13 +11,13 @@ from pathlib import Path
 from ralph import __version__, environ, gitrepo, protected, settings
 from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
-from ralph.cli.greeting import introduction
-from ralph.cli.ground import Ground
+from ralph.cli.greeting import introduction, spent_tokens
+from ralph.cli.ground import Ground, journal_of_passes, refuse_after_a_cut_pass, store_in
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
-from ralph.events import RunEnded, RunStarted, Tag, Text
+from ralph.events import RunEnded, RunStarted
 from ralph.files import replace_file
-from ralph.journal import Journal, LogFiles, RepoLock, repo_key
+from ralph.journal import LogFiles, RepoLock, repo_key
 from ralph.prompts import MAP, Prompts
 from ralph.quantities import format_duration, format_money, timestamp
 from ralph.recorder import Recorder
@@ -26,7 +26,7 @@ from ralph.scouting import ScoutKit, Survey, scout
 from ralph.ui.console import Detail
 from ralph.windows import EXCLUDES
 
-_NAME = ".understand"  # no goal is called that: names have no dot
+_BEFORE = "codebase-map.md.before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,9 @@ class Surveying:
             raise UsageError(error.message, "go to the repository that is to be mapped") from error
         self.root = self.repo.root
         protected.require_plain_directory(self.root)
+        place = self.root / MAP
+        if place.is_symlink() or (place.exists() and not place.is_file()):
+            raise UsageError(f"{place} is no plain file", "remove it: the map is written there")
         ralph_dir = settings.ralph_dir(self.env)
         if ralph_dir.resolve().is_relative_to(self.root):
             raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
@@ -56,11 +59,12 @@ class Surveying:
         self.prompt = Prompts(self.root / ".ralph" / "prompts").scout(self.root, reply=self.agent.runner.reply)
         directory = ralph_dir / "runs" / repo_key(self.root)
         self.lock = RepoLock(directory, "ralph understand")
-        self.journal = Journal(directory / _NAME)
+        self.journal = journal_of_passes(directory)
         self.stage = Stage(self.root, flags.detail, as_json=flags.json)
 
     def carry_out(self) -> int:
         self.lock.probe()
+        refuse_after_a_cut_pass(self.journal.directory.parent)
         with contextlib.ExitStack() as held:
             with refusing_a_bad_disk():
                 held.enter_context(self.lock)
@@ -69,16 +73,12 @@ class Surveying:
                 self.journal.open()
                 held.callback(self.journal.close)
                 self.repo.exclude(EXCLUDES)
-                cut_off = sorted(self.journal.directory.glob("before-*"))
-                store = self.journal.directory / f"before-{timestamp(time.time()).replace(':', '')}"
+                store = store_in(self.journal.directory, timestamp(time.time()))
                 self.ground = Ground(self.repo, store, self.journal.undone)
                 held.callback(self.ground.leave)
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
             recorder(self._started())
-            for left in cut_off:  # not put back by itself: whoever worked here since would lose that
-                words = f"an earlier pass was cut off; the files as they were before it are in {left / 'tree'}"
-                recorder(Text(Tag.SYS, f"{words}; when you need them no more: rm -r {left}"))
             return self._survey(recorder)
 
     def _survey(self, recorder: Recorder) -> int:
@@ -133,7 +133,7 @@ class Surveying:
     def _write(self, drawn: str) -> None:
         """Put the map in its place; the one before it is kept in the journal."""
         if self.ground.map and self.ground.map != drawn:
-            replace_file(self.journal.directory / "codebase-map.md.before", self.ground.map + "\n")
+            replace_file(self.journal.directory / _BEFORE, self.ground.map + "\n")
         path = self.root / MAP
         path.parent.mkdir(exist_ok=True)
         replace_file(path, drawn.rstrip() + "\n", mode=0o644)
@@ -169,13 +169,14 @@ class Surveying:
         cost = format_money(spend.cost_usd) if spend.costed else "cost unknown"
         yield "", ""
         if survey.map:
-            yield (
-                "result",
-                f"the map is {MAP}, {len(survey.map.splitlines())} lines; workers read it from now on",
-            )
+            lines = len(survey.map.splitlines())
+            size = f"{lines} line{'' if lines == 1 else 's'}"
+            yield "result", f"the map is {MAP}, {size}; workers read it from now on"
+            if self.ground.map and self.ground.map != survey.map:
+                yield "", f"the one before is kept: {self.journal.directory / _BEFORE}"
         else:
             yield "result", f"failed: {survey.reason}" if survey.exit_code == 1 else survey.reason
-        yield "", f"{cost} · {spend.tokens:,} tokens · {format_duration(self.stage.seconds)}"
+        yield "", f"{cost} · {spent_tokens(spend)} · {format_duration(self.stage.seconds)}"
         yield "files", f"raw logs in {self.journal.logs}"
         if self.journal.undone.exists():
             yield "", f"what scouts had changed or added is kept in {self.journal.undone}"

@@ -22,7 +22,7 @@ class ForeignTranscript:
         return self._events(lambda: self._inner.feed(line), line)
 
     def flush(self) -> list[Event]:
-        return self._events(self._inner.flush, "")
+        return self._events(lambda: self._inner.flush(), "")  # noqa: PLW0108 - looked up within: it may not be there
 
     def _events(self, said: Callable[[], list[Event]], line: str) -> list[Event]:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ralph.events import Event, Meta
+from ralph.events import Event, Meta, Tag, Text
 from ralph.lines import Oversized
 from ralph.transcripts.base import Transcript
 
@@ -15,7 +15,8 @@ class Reader:
 
     def hear(self, line: bytes | Oversized) -> list[Event]:
         if isinstance(line, Oversized):
-            return [Meta({"oversized_line": line.size})]
+            words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"
+            return [Meta({"oversized_line": line.size}), Text(Tag.SYS, words)]
         return self._transcript.feed(line.decode("utf-8", "replace"))
 
     def close(self) -> list[Event]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ralph import jsonline
-from ralph.events import AGENT_TYPES, Event, Meta, ToolEnd, ToolOutput, ToolStart, Usage, from_json
+from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolOutput, ToolStart, Usage, from_json
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.plain import SENTINEL, said
@@ -26,7 +26,7 @@ class Rtf1Transcript:
         try:
             event = _read(line[len(SENTINEL) :])
         except ValueError as fault:
-            return unread(line, rtf1_error=str(fault))
+            return [*unread(line, rtf1_error=str(fault)), Text(Tag.SYS, f"no RTF1 event: {fault}"[:300])]
         match event:
             case ToolStart():
                 return [*self._open_tools.start(event.id), event]

@@ -245,8 +245,8 @@ def _is_answer(text: str) -> bool:
 
 def _folded(line: str, width: int) -> list[str]:
     """Fold a line at the terminal's edge, between words, keeping the column of labels free."""
-    if len(line) <= width:
-        return [line]
+    if len(line) <= width or line.startswith("──"):  # a rule is cut
+        return [line[:width]]
     words = line.lstrip()
     indent = line[: len(line) - len(words)]
     below = indent or " " * (_LABEL + 2)

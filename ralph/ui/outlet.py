@@ -27,6 +27,8 @@ class Outlet:
         self._in_haste = in_haste
         self._patience = patience
         self._owed = b""
+        self.fault: OSError | None = None
+        """Why it has fallen silent, if not because its reader left."""
         self._can_block = stream is not None and _can_block(stream)
 
     @property
@@ -62,7 +64,8 @@ class Outlet:
         try:
             write(self._stream)
             self._stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            self.fault = error if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) else None
             _discard(self._stream)
             self._stream = None
 

@@ -129,7 +129,7 @@ def test_a_dirty_tree_names_its_paths(repo: Path, refused, ralph: Ralph) -> None
         (["--transcript", "rtf"], "transcript: 'rtf' is not one of auto, "),
         (["--agent", "codex", "--agent-cmd", "x"], "agent_cmd is for the agent custom, not codex"),
         (["--agent", "custom"], "the agent custom needs a command"),
-        (["--agent-cmd", "'x"], '--agent-cmd "\'x" cannot be split into words: No closing quotation'),
+        (["--agent-cmd", "'x"], '"\'x" cannot be split into words: No closing quotation'),
         (["--check", "nonesuch-command"], "the check's command 'nonesuch-command' was not found"),
         (["--check", "'unclosed"], "cannot be split into words"),
         (["--continue"], "there is no unfinished run of goal to continue"),

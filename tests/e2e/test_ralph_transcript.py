@@ -125,6 +125,14 @@ def test_who_has_seen_enough_ends_it_quietly(tmp_path: Path) -> None:
             told.kill()
 
 
+@pytest.mark.parametrize("args", [[], ["--json"]])
+def test_a_full_disk_is_said(ralph: Ralph, tmp_path: Path, args: list[str]) -> None:
+    (tmp_path / "log").write_text("hello\n" * 10_000)
+    with Path("/dev/full").open("wb") as full:
+        told = subprocess.run(command(str(tmp_path / "log"), *args), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (told.returncode, told.stderr.splitlines()[0]) == (1, "error: stdout: No space left on device")
+
+
 def test_a_line_is_told_before_the_next_one_comes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     with out.open("wb") as file, subprocess.Popen(command("-"), stdin=subprocess.PIPE, stdout=file) as told:

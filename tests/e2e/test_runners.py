@@ -159,6 +159,6 @@ def test_hostile_lines_are_survived_and_claim_nothing(repo: Path, play: Play) ->
     assert done.exit_code == 0, done.stderr
     assert [event["end"] for event in done.events_of("session_ended")] == ["ok", "done"]
     assert result(repo)["proven"] is True
-    assert result(repo)["tokens"] < 10**6
+    assert (result(repo)["tokens"] or 0) < 10**6
     assert result(repo)["cost_usd"] in (None, pytest.approx(0, abs=1))
     assert done.stderr == ""

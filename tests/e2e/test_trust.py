@@ -265,6 +265,20 @@ def test_what_the_check_did_is_not_the_sessions_fault(repo: Path, ralph: Ralph, 
     assert git(repo, "branch", "--show-current") == "main"
 
 
+@pytest.mark.parametrize("deed", ["git rm -rq .ralph", "git rm -q .ralph/check; mkdir .ralph/check"])
+def test_what_the_user_had_committed_of_his_own_is_in_every_iteration(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, deed: str
+) -> None:
+    """Whoever merges the branch must not lose the check because an agent has committed that it is gone."""
+    write_goal(repo)
+    write_check(repo)
+    commit_all(repo, "mine")
+    claude_script([run(f"{deed}; git commit -qm gone"), summary("one step")])
+    ralph("run", "goal.md", "--max-iterations", "1")
+    assert git(repo, "ls-files", ".ralph", "goal.md") == ".ralph/check\ngoal.md"
+    assert git(repo, "status", "--porcelain") == ""
+
+
 def test_a_chatty_check_is_read_as_fast_as_it_writes(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     write_check(repo, "#!/bin/sh\nyes | head -c 50000000\n")
     claude_script([summary("DONE")])

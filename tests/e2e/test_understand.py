@@ -172,8 +172,7 @@ def test_a_tree_that_cannot_be_put_back_keeps_its_copies_and_names_them(
     assert "while the tree was put back" in done.stderr
     store = Path(done.stderr.split("is in ")[1].strip())
     assert (store / "README.md").read_text() == "my own, not committed\n"
-    again = ralph("understand", "--quiet", "--json")
-    assert any(f"rm -r {store.parent}" in event["text"] for event in again.events_of("text"))
+    assert ralph("understand").exit_code == 2, "nor is anything begun before the user has looked"
 
 
 def test_the_judge_is_put_back_even_where_git_ignores_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
@@ -197,6 +196,23 @@ def test_a_bare_claim_is_no_map(repo: Path, ralph: Ralph, claude_script: ClaudeS
     assert not (repo / ".ralph" / "codebase-map.md").exists()
 
 
+def test_a_scout_that_deletes_the_repository_is_named(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    before = everything(repo)
+    claude_script([run("rm -rf .git README.md"), summary(THE_MAP)])
+    done = ralph("understand")
+    assert (done.exit_code, "the agent deleted .git" in done.stderr) == (1, True), done.stderr
+    assert everything(repo) == before
+
+
+def test_a_place_for_the_map_that_is_none_is_refused_at_once(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script([summary(THE_MAP)])
+    (repo / ".ralph" / "codebase-map.md").mkdir(parents=True)
+    done = ralph("understand")
+    assert (done.exit_code, agent.starts) == (2, [])
+
+
 def test_a_refused_login_blocks(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([api_error(403, "Failed to authenticate", "authentication_failed")])
     done = ralph("understand")
@@ -215,17 +231,23 @@ def test_an_interrupt_undoes_what_was_begun(repo: Path, ralph: Ralph, claude_scr
     assert everything(repo) == before
 
 
-def test_what_a_killed_pass_had_changed_can_be_found(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+def test_nothing_is_built_on_what_a_killed_pass_had_changed(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    write_goal(repo)
     claude_script([write("README.md", "overwritten"), hang()], [summary(THE_MAP)])
     with ralph.start("understand", "--json") as running:
         running.wait_for("tool_end")
         running.send(9)
         running.wait()
-    done = ralph("understand")
-    assert done.exit_code == 0, done.stdout + done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if "an earlier pass was cut off" in line]
-    store = Path(line.rpartition(" ")[2])
-    assert any(path.read_bytes() == b"# Example\n" for path in store.rglob("*") if path.is_file())
+
+    refused = [ralph("understand"), ralph("run", "goal.md", "--allow-dirty")]
+
+    assert [done.exit_code for done in refused] == [2, 2]
+    store = Path(refused[0].stderr.strip().rpartition("rm -r ")[2])
+    assert (store / "tree" / "README.md").read_bytes() == b"# Example\n"
+    shutil.rmtree(store)
+    assert ralph("understand").exit_code == 0
 
 
 def test_a_map_that_is_made_after_a_run_was_cut_off_stands(

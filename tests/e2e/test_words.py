@@ -277,6 +277,17 @@ def test_a_missing_command_is_blocked(repo: Path, ralph: Ralph) -> None:
     assert "'no-such-agent' was not found" in done.stderr
 
 
+def test_tokens_that_nobody_told_are_unknown(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    write_goal(repo)
+    done = ralph(
+        "run", "goal.md", "--agent-cmd", shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")
+    )
+    assert done.exit_code == 0
+    assert "cost unknown · tokens unknown" in done.stdout
+    assert (result(repo)["tokens"], result(repo)["cost_usd"]) == (None, None)
+    assert commits(repo)[-1].trailers["Ralph-Tokens"] == "unknown"
+
+
 def test_limits_that_an_agent_without_figures_cannot_keep_are_said(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     agent = shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")

@@ -14,7 +14,9 @@ def test_whatever_the_bytes_they_are_heard() -> None:
 
 
 def test_a_line_that_was_too_long_to_keep_is_noted() -> None:
-    assert Reader(PlainTranscript()).hear(Oversized(7)) == [Meta({"oversized_line": 7})]
+    meta, text = Reader(PlainTranscript()).hear(Oversized(7))
+    assert meta == Meta({"oversized_line": 7})
+    assert text == Text(Tag.SYS, "a line of 7 bytes is too long to be read; the raw log has it")
 
 
 def test_a_log_is_read_to_its_end() -> None:
@@ -28,4 +30,5 @@ def test_a_log_is_read_to_its_end() -> None:
 
 def test_no_line_of_a_log_fills_the_memory() -> None:
     chunks = (b"x" * 2**20 for _ in range(LONGEST_LINE // 2**20 + 36))
-    assert list(events_in(lines_in(chunks), PlainTranscript())) == [Meta({"oversized_line": LONGEST_LINE + 36 * 2**20})]
+    meta, _ = events_in(lines_in(chunks), PlainTranscript())
+    assert meta == Meta({"oversized_line": LONGEST_LINE + 36 * 2**20})

@@ -91,15 +91,17 @@ def test_other_lines_are_plain() -> None:
 )
 def test_a_line_that_is_no_event_is_told_and_shown(document: str, fault: str) -> None:
     line = f"@@RALPH@@ {document}"
-    meta, text = heard(line)
+    meta, text, reason = heard(line)
     assert isinstance(meta, Meta)
     assert str(meta.meta["rtf1_error"]).startswith(fault)
     assert text == Text(Tag.SYS, line)
+    assert isinstance(reason, Text)
+    assert reason.text.startswith(f"no RTF1 event: {fault}")
 
 
 def test_of_a_long_line_that_is_no_event_only_the_beginning_is_shown() -> None:
     line = "@@RALPH@@ " + "x" * 100_000
-    meta, text = heard(line)
+    meta, text, _ = heard(line)
     assert isinstance(meta, Meta)
     assert meta.meta["length"] == len(line)
     assert text == Text(Tag.SYS, line[:2000])

@@ -44,6 +44,6 @@ def test_every_type_tag_status_and_figure_is_described() -> None:
 
 
 def test_the_faults_it_quotes_are_those_of_the_transcript() -> None:
-    meta, _ = Rtf1Transcript().feed(SENTINEL + '{"type":"usage","usage":{"prompt_tokens":true}}')
+    meta, *_ = Rtf1Transcript().feed(SENTINEL + '{"type":"usage","usage":{"prompt_tokens":true}}')
     assert isinstance(meta, Meta)
     assert f"`{meta.meta['rtf1_error']}`" in DOCUMENT
