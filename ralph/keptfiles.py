@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.files import make_private_directory
+from ralph.shelf import Shelf
 
 _CHUNK = 1 << 20
 
@@ -129,7 +129,7 @@ class KeptFiles:
             and _same_bytes(self.base / path, self.copies / path)
         )
 
-    def restore(self, shelf: "Shelf", keep: Collection[str] = ()) -> list[Change]:
+    def restore(self, shelf: Shelf, keep: Collection[str] = ()) -> list[Change]:
         """Put back what differs, but the paths in `keep`; say what it was. `close` when all is done."""
         undone = self._differing_folders()
         self._make_folders(shelf)
@@ -140,7 +140,7 @@ class KeptFiles:
             self._write(path, self.files[path])
         return undone + differing
 
-    def _make_folders(self, shelf: "Shelf") -> None:
+    def _make_folders(self, shelf: Shelf) -> None:
         """Make every directory one again, and one that can be written to; see `close`."""
         for folder, mode in sorted(self.folders.items()):
             path = self.base / folder
@@ -163,7 +163,7 @@ class KeptFiles:
         # The index compares times with its own: one that is put back must not look newer than what it was made from.
         os.utime(place, ns=(entry.modified, entry.modified), follow_symlinks=False)
 
-    def shelve(self, path: str, shelf: "Shelf") -> None:
+    def shelve(self, path: str, shelf: Shelf) -> None:
         shelf.put(self.base / path, self._shelved_as + path)
 
     def leave_no_folder(self, path: str) -> None:
@@ -188,47 +188,6 @@ class KeptFiles:
         for folder, mode in self.folders.items():
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 (self.base / folder).chmod(mode)
-
-
-class Shelf:
-    """A new folder in `aside`, made when something is put there."""
-
-    def __init__(self, aside: Path) -> None:
-        self._aside = aside
-        self._folder: Path | None = None
-
-    def put(self, path: Path, name: str) -> None:
-        """Move a file, link or directory here; a pipe or the like holds nothing, and goes."""
-        mode = path.lstat().st_mode
-        if stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
-            shutil.move(path, self._free(name))
-        else:
-            path.unlink()
-
-    def _free(self, name: str) -> Path:
-        """A place to put it under its own path; elsewhere, should what is here already be in the way."""
-        folder = self._folder = self._folder or self._new()
-        place = folder
-        *leading, last = name.split("/")
-        for part in leading:
-            place = place / part
-            if place.is_symlink() or (place.exists() and not place.is_dir()):
-                place = folder
-                break
-            place.mkdir(exist_ok=True)
-        candidate, number = place / last, 0
-        while candidate.is_symlink() or candidate.exists():
-            number += 1
-            candidate = place / f"{number}.{last}"
-        return candidate
-
-    def _new(self) -> Path:
-        make_private_directory(self._aside)
-        number = 1
-        while (self._aside / str(number)).exists():
-            number += 1
-        (self._aside / str(number)).mkdir(mode=0o700)
-        return self._aside / str(number)
 
 
 def _state(path: Path) -> os.stat_result | None:

@@ -20,7 +20,8 @@ from ralph.errors import DiskError, RepoError
 from ralph.files import make_private_directory
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
-from ralph.keptfiles import Change, KeptFiles, Shelf
+from ralph.keptfiles import Change, KeptFiles
+from ralph.shelf import Shelf
 from ralph.windows import EXCLUDES
 
 UNDONE = "refs/ralph/undone"
