@@ -1,9 +1,9 @@
 """The whole work tree as it stood before a read-only pass, and the way back to it.
 
-Kept are all files that git does not ignore, tracked or not, clean or dirty, byte by byte; and of the repository what is
-staged, where HEAD and the branches are, a merge or the like in progress, the stash, hooks and configuration. The copies
-are plain files, not git's objects: filters and line endings would change what goes through those, and an agent can
-prune them. They cost as much room and time as the tree itself.
+Kept are all files that git does not ignore, tracked or not, clean or dirty, byte by byte; every `.gitignore`; and of
+the repository what is staged, where HEAD and the branches are, a merge or the like in progress, the stash, hooks and
+configuration. The copies are plain files, not git's objects: filters and line endings would change what goes through
+those, and an agent can prune them. They cost as much room and time as the tree itself.
 
 Not kept: ignored files, what is inside submodules and other repositories within this one, ralph's own `.ralph/state`,
 `.ralph/logs` and `.ralph/runs`, and what git fetched meanwhile.
@@ -22,7 +22,7 @@ from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
 from ralph.keptfiles import Change, KeptFiles
 from ralph.shelf import Shelf
-from ralph.windows import EXCLUDES
+from ralph.treelisting import TreeListing, own_excludes
 
 UNDONE = "refs/ralph/undone"
 """Where commits are kept that were made meanwhile and taken off their branch."""
@@ -32,6 +32,7 @@ _OF_THE_TREE = (
     "REVERT_HEAD", "BISECT_START", "BISECT_LOG", "BISECT_NAMES", "BISECT_TERMS", "config.worktree", "rebase-merge",
     "rebase-apply", "sequencer",
 )  # fmt: skip
+_EXCLUDES = "excludes"
 _OF_THE_REPOSITORY = ("config", "hooks", "info", "refs/stash", "logs/refs/stash")
 
 
@@ -59,8 +60,11 @@ class TreeSnapshot:
                 git = tuple(_git_places(repo, store))
                 for place in git:
                     place.keep(place.found())
+                (store / _EXCLUDES).write_bytes(own_excludes(repo))
                 tree = KeptFiles(repo.root, store / "tree")
-                tree.keep(_listed(repo, repo.git_dir / "index", ours=[store]), _untracked_folders(repo, ours=[store]))
+                listing = TreeListing(repo, repo.git_dir / "index", store / _EXCLUDES, ours=[store])
+                tree.keep(listing.files(), listing.untracked_folders())
+                tree.keep(path for path in listing.rule_files(tree) if path not in tree.files)
                 return cls(repo, store, _heads(repo), _staged(repo), tree, git)
             except (OSError, RepoError):
                 shutil.rmtree(store, ignore_errors=True)
@@ -71,12 +75,18 @@ class TreeSnapshot:
         shutil.rmtree(self.store, ignore_errors=True)
 
     def changes(self, keep: Collection[str] = ()) -> list[str]:
-        """Say what is no longer as it was; the paths in `keep` do not matter."""
+        """Say what is no longer as it was; the paths in `keep` do not matter.
+
+        Of what new ignore rules hide, only the rules are seen.
+        """
         with _named_faults(self.repo.root):
             found = self._git_changes()
             found += [f"{word} {ref}" for ref, word in self._moved_heads(_heads(self.repo))]
             found += [f"{word} {path}" for path, word in self.tree.differing() if path not in keep]
-            return found + [f"added {path}" for path in self._added(keep, ours=[self.store])]
+            listing = self._listing()
+            return found + [
+                f"added {path}" for path in self._added(listing.files() + listing.rule_files(self.tree), keep)
+            ]
 
     def restore(self, aside: Path, keep: Collection[str] = ()) -> list[str]:
         """Put everything back but the paths in `keep`; say what was undone.
@@ -95,28 +105,42 @@ class TreeSnapshot:
                     place.shelve(path, shelf)
             self.repo.clear_stale_locks()
             undone += self._restore_heads(tips)
-            undone += [f"added {path}" for path in self._take_away(shelf, keep, ours=[self.store, aside])]
+            undone += [f"added {path}" for path in self._take_away(shelf, keep, self._listing(aside))]
             for place in (*self.git, self.tree):
                 place.close()
         return undone
 
-    def _take_away(self, shelf: Shelf, keep: Collection[str], *, ours: Sequence[Path]) -> list[str]:
-        """Move what is new aside, and leave no new directory empty; name the files."""
-        added = self._added(keep, ours=ours)
-        for path in added:
+    def _listing(self, *ours: Path) -> TreeListing:
+        """By the index as it was: an ignored file that was staged since is no new one."""
+        return TreeListing(self.repo, self.git[0].copies / "index", self.store / _EXCLUDES, ours=[self.store, *ours])
+
+    def _take_away(self, shelf: Shelf, keep: Collection[str], listing: TreeListing) -> list[str]:
+        """Move what is new aside, and leave no new directory empty; name the files.
+
+        New ignore rules come first, the outermost before those whose folders they may hide: what else is new is then
+        found by the rules that stood.
+        """
+        taken: list[str] = []
+        while rules := self._added(listing.rule_files(self.tree), keep):
+            taken += self._shelve([path for path in rules if path.count("/") == rules[0].count("/")], shelf)
+        taken += self._shelve(self._added(listing.files(), keep), shelf)
+        for folder in listing.untracked_folders():
+            self.tree.remove_if_empty(folder)
+        return taken
+
+    def _shelve(self, paths: list[str], shelf: Shelf) -> list[str]:
+        for path in paths:
             self.tree.shelve(path, shelf)
             self.tree.leave_no_folder(path)
-        for folder in _untracked_folders(self.repo, ours=ours):
-            self.tree.remove_if_empty(folder)
-        return added
+        return paths
 
-    def _added(self, keep: Collection[str], *, ours: Sequence[Path]) -> list[str]:
-        """What is there and was not. By the index as it was: an ignored file that was staged since is no new one."""
+    def _added(self, paths: Sequence[str], keep: Collection[str]) -> list[str]:
+        """Which of them are there and were not."""
         tree = self.tree
         inside = tuple(f"{path}/" for path in tree.nested)
         return [
             path
-            for path in _listed(self.repo, self.git[0].copies / "index", ours=ours)
+            for path in dict.fromkeys(paths)
             if path not in tree.files
             and path not in tree.folders
             and path not in keep
@@ -210,25 +234,6 @@ def _git_places(repo: Repo, store: Path) -> Iterator[KeptFiles]:
         yield KeptFiles(common, store / "common", _OF_THE_REPOSITORY, ".git-common/")
 
 
-def _listed(repo: Repo, index: Path, *, ours: Sequence[Path]) -> list[str]:
-    """The paths of all files that are tracked by `index` or untracked, but not ignored, and not ralph's own."""
-    out = _git(repo, "ls-files", "-z", "--cached", "--others", "--exclude-standard", index=index)
-    return _not_ours(repo, out, ours)
-
-
-def _untracked_folders(repo: Repo, *, ours: Sequence[Path]) -> list[str]:
-    """Directories without any tracked file; git names the empty ones only so."""
-    out = _git(repo, "ls-files", "-z", "--others", "--directory", "--exclude-standard")
-    return _not_ours(repo, "".join(f"{path}\0" for path in out.split("\0") if path.endswith("/")), ours)
-
-
-def _not_ours(repo: Repo, out: str, ours: Sequence[Path]) -> list[str]:
-    inside = [str(path.relative_to(repo.root)) for path in ours if path.is_relative_to(repo.root)]
-    own = tuple(f"{path.strip('/')}/" for path in (*EXCLUDES, *inside))
-    paths = dict.fromkeys(path.rstrip("/") for path in out.split("\0") if path)  # one in conflict is named three times
-    return [path for path in paths if not f"{path}/".startswith(own)]
-
-
 def _heads(repo: Repo) -> dict[str, str]:
     out = _git(repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/stash")
     return {ref: sha for ref, _, sha in (line.partition(" ") for line in out.splitlines())}
@@ -240,11 +245,11 @@ def _staged(repo: Repo) -> str:
     return hashlib.sha256(out.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _run(repo: Repo, *args: str, said: str | None = None, index: Path | None = None) -> tuple[int, str, str]:
-    pinned = {"GIT_DIR": repo.git_dir, "GIT_WORK_TREE": repo.root, "GIT_INDEX_FILE": index or repo.git_dir / "index"}
+def _run(repo: Repo, *args: str, said: str | None = None) -> tuple[int, str, str]:
+    pinned = {"GIT_DIR": repo.git_dir, "GIT_WORK_TREE": repo.root, "GIT_INDEX_FILE": repo.git_dir / "index"}
     heard = None if said is None else said.encode("utf-8", "surrogateescape")
     return run_git(repo.root, *args, said=heard, pinned={name: str(path) for name, path in pinned.items()})
 
 
-def _git(repo: Repo, *args: str, said: str | None = None, index: Path | None = None) -> str:
-    return succeeded(repo.root, args, _run(repo, *args, said=said, index=index))
+def _git(repo: Repo, *args: str, said: str | None = None) -> str:
+    return succeeded(repo.root, args, _run(repo, *args, said=said))

@@ -58,7 +58,8 @@ LAYERS: dict[str, set[str]] = {
     "recovery": {"budget", "history", "lines", "run", "trailers", "transcripts"},
     "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "transcripts"},
     "shelf": {"files"},
-    "treesnapshot": {"files", "gitcommand", "gitrepo", "keptfiles", "shelf", "windows"},
+    "treelisting": {"environ", "gitcommand", "gitrepo", "keptfiles", "windows"},
+    "treesnapshot": {"files", "gitcommand", "gitrepo", "keptfiles", "shelf", "treelisting"},
     "ui": {"budget", "digest", "jsonline", "verdict"},
     "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols

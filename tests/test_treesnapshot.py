@@ -416,6 +416,78 @@ def test_ignored_files_stay_whatever_git_was_told_of_them(place: Place) -> None:
     assert {"1/a.hidden", "1/b.out", "1/c.far"} <= place.shelved().keys()
 
 
+def test_a_new_gitignore_hides_nothing(place: Place) -> None:
+    place.write(".venv/.gitignore", "*\n")  # it ignores itself: git lists none of it
+    place.write(".venv/lib.py", "mine, ignored\n")
+    place.take()
+    place.write("drafts/.gitignore", "*\n")
+    place.write("drafts/two.txt", "theirs\n")
+    place.write("other/.gitignore", "*\n")
+    place.write("other/deep/.gitignore", "*\n")
+    place.write("other/deep/file", "theirs\n")
+    place.write(".gitignore", "*\n")
+    place.write("new.txt", "theirs\n")
+    place.write(".venv/.gitignore", "")
+    assert sorted(place.restore()) == [
+        "added drafts/.gitignore",
+        "added drafts/two.txt",
+        "added new.txt",
+        "added other/.gitignore",
+        "added other/deep/.gitignore",
+        "added other/deep/file",
+        "changed .gitignore",
+        "changed .venv/.gitignore",
+    ]
+    assert state(place.root) == place.before
+    assert place.restore() == place.snapshot.changes() == []
+
+
+def test_a_gitignore_that_was_deleted_gives_nothing_away(place: Place) -> None:
+    place.write(".venv/.gitignore", "*\n")
+    place.write(".venv/lib.py", "mine, ignored\n")
+    place.take()
+    (place.root / ".venv" / ".gitignore").unlink()
+    (place.root / ".gitignore").unlink()
+    assert sorted(place.restore()) == ["deleted .gitignore", "deleted .venv/.gitignore"]
+    assert state(place.root) == place.before
+
+
+def test_what_is_in_ignored_folders_and_in_other_repositories_is_left_to_them(place: Place) -> None:
+    place.write("ignored.d/.gitignore", "*\n")
+    place.write(".git/info/exclude", "ignored.d/\n:(top)*/\n")
+    make_repo(place.root / "inner", {".gitignore": "x\n"})
+    place.take()
+    place.write("ignored.d/.gitignore", "theirs\n")
+    place.write("ignored.d/pkg/.gitignore", "*\n")
+    place.write(":(top)x/.gitignore", "*\n")
+    place.write("inner/.gitignore", "theirs\n")
+    place.write("inner/deep/.gitignore", "theirs\n")
+    make_repo(place.root / "cloned", {".gitignore": "x\n", "y": "y"})
+    assert place.restore() == ["added cloned"]
+    assert (place.aside / "1" / "cloned" / ".gitignore").exists()
+
+
+def test_no_folder_is_hidden_by_making_it_a_repository(place: Place) -> None:
+    make_repo(place.root / "drafts", {"two.txt": "theirs\n"})
+    place.write("other/.git/HEAD", "no repository\n")
+    place.write("other/.gitignore", "*\n")
+    said = ["added drafts/.git", "added drafts/two.txt", "added other/.git", "added other/.gitignore"]
+    assert sorted(place.restore()) == said
+    assert state(place.root) == place.before
+
+
+def test_ignore_rules_of_the_users_own_are_those_that_stood(place: Place, tmp_path: Path) -> None:
+    rules = tmp_path / "rules"
+    rules.write_text("*.mine\n")
+    git(place.root, "config", "core.excludesFile", str(rules))
+    place.write("a.mine", "mine, ignored\n")
+    place.take()
+    rules.write_text("*.theirs\n")
+    place.write("b.theirs", "theirs\n")
+    assert place.snapshot.changes() == place.restore() == ["added b.theirs"]
+    assert state(place.root) == place.before
+
+
 def test_what_is_to_be_kept_is_kept(place: Place) -> None:
     place.write(".ralph/codebase-map.md", "# Map\n")
     place.write(".ralph/other.md", "theirs\n")
