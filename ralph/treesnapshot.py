@@ -1,9 +1,12 @@
 """The whole work tree as it stood before a read-only pass, and the way back to it.
 
 Kept are all files that git does not ignore, tracked or not, clean or dirty, byte by byte; every `.gitignore`; and of
-the repository what is staged, where HEAD and the branches are, a merge or the like in progress, the stash, hooks and
+the repository what is staged, where HEAD, branches and tags are, a merge or the like in progress, the stash, hooks and
 configuration. The copies are plain files, not git's objects: filters and line endings would change what goes through
 those, and an agent can prune them. They cost as much room and time as the tree itself.
+
+Hooks, configuration and `info/` are those of all work trees of the repository. They are put back even if somebody else
+may have changed them meanwhile: a hook or a filter of an agent's runs as the user. What stood there is put aside.
 
 Not kept: ignored files, what is inside submodules and other repositories within this one, ralph's own `.ralph/state`,
 `.ralph/logs` and `.ralph/runs`, and what git fetched meanwhile.
@@ -12,7 +15,7 @@ Not kept: ignored files, what is inside submodules and other repositories within
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +23,10 @@ from ralph.errors import DiskError, RepoError
 from ralph.files import make_private_directory
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
-from ralph.keptfiles import Change, KeptFiles
+from ralph.keptfiles import KeptFiles
+from ralph.keptrefs import KeptRefs, detached_head, stash_log
 from ralph.shelf import Shelf
 from ralph.treelisting import TreeListing, own_excludes
-
-UNDONE = "refs/ralph/undone"
-"""Where commits are kept that were made meanwhile and taken off their branch."""
 
 _OF_THE_TREE = (
     "HEAD", "index", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "SQUASH_MSG", "AUTO_MERGE", "CHERRY_PICK_HEAD",
@@ -33,7 +34,7 @@ _OF_THE_TREE = (
     "rebase-apply", "sequencer",
 )  # fmt: skip
 _EXCLUDES = "excludes"
-_OF_THE_REPOSITORY = ("config", "hooks", "info", "refs/stash", "logs/refs/stash")
+_OF_THE_REPOSITORY = ("config", "hooks", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class TreeSnapshot:
 
     repo: Repo
     store: Path
-    heads: dict[str, str]
+    refs: KeptRefs
     staged: str
     tree: KeptFiles
     git: tuple[KeptFiles, ...]
@@ -57,7 +58,9 @@ class TreeSnapshot:
             make_private_directory(store.parent)
             store.mkdir(mode=0o700)
             try:
-                git = tuple(_git_places(repo, store))
+                common = _common_dir(repo)
+                refs = KeptRefs.record(repo, stash_log(common, store / "stash"))
+                git = _git_places(repo, common, store)
                 for place in git:
                     place.keep(place.found())
                 (store / _EXCLUDES).write_bytes(own_excludes(repo))
@@ -65,7 +68,7 @@ class TreeSnapshot:
                 listing = TreeListing(repo, repo.git_dir / "index", store / _EXCLUDES, ours=[store])
                 tree.keep(listing.files(), listing.untracked_folders())
                 tree.keep(path for path in listing.rule_files(tree) if path not in tree.files)
-                return cls(repo, store, _heads(repo), _staged(repo), tree, git)
+                return cls(repo, store, refs, _staged(repo), tree, git)
             except (OSError, RepoError):
                 shutil.rmtree(store, ignore_errors=True)
                 raise
@@ -81,7 +84,7 @@ class TreeSnapshot:
         """
         with _named_faults(self.repo.root):
             found = self._git_changes()
-            found += [f"{word} {ref}" for ref, word in self._moved_heads(_heads(self.repo))]
+            found += self.refs.changes()
             found += [f"{word} {path}" for path, word in self.tree.differing() if path not in keep]
             listing = self._listing()
             return found + [
@@ -96,7 +99,7 @@ class TreeSnapshot:
         """
         with _named_faults(self.repo.root):
             shelf = Shelf(aside)
-            tips = self._tips()
+            head = detached_head(self.repo)
             undone = self._git_changes()
             undone += [f"{word} {path}" for path, word in self.tree.restore(shelf, keep)]
             for place in self.git:
@@ -104,9 +107,9 @@ class TreeSnapshot:
                 for path in place.added():
                     place.shelve(path, shelf)
             self.repo.clear_stale_locks()
-            undone += self._restore_heads(tips)
+            undone += self.refs.restore(head, shelf)
             undone += [f"added {path}" for path in self._take_away(shelf, keep, self._listing(aside))]
-            for place in (*self.git, self.tree):
+            for place in (*self.git, self.refs.log, self.tree):
                 place.close()
         return undone
 
@@ -152,13 +155,10 @@ class TreeSnapshot:
 
     def _git_changes(self) -> list[str]:
         """Say what differs in the repository's own files."""
-        words = {"HEAD": "moved HEAD", "refs/stash": "changed the stash"}
         found: list[str] = []
         for place in self.git:
             paths = [path for path, _ in place.differing()] + place.added()
-            found += [
-                words.get(path, f"changed .git/{path}") for path in paths if path not in ("index", "logs/refs/stash")
-            ]
+            found += ["moved HEAD" if path == "HEAD" else f"changed .git/{path}" for path in paths if path != "index"]
         return found if self._is_staged_as_before() else [*found, "changed what is staged"]
 
     def _is_staged_as_before(self) -> bool:
@@ -167,50 +167,6 @@ class TreeSnapshot:
             return _staged(self.repo) == self.staged
         except RepoError:
             return False
-
-    def _tips(self) -> list[str]:
-        """The commits that branches, stash and HEAD are at; none where git cannot be run any more."""
-        with contextlib.suppress(RepoError):
-            head = self.repo.head()
-            return [*_heads(self.repo).values(), *([head] if head else [])]
-        return []
-
-    def _moved_heads(self, now: dict[str, str]) -> list[Change]:
-        return [
-            (ref, "deleted" if ref not in now else "added" if ref not in self.heads else "moved")
-            for ref in dict.fromkeys([*self.heads, *now])
-            if now.get(ref) != self.heads.get(ref) and ref != "refs/stash"  # a file, put back with its log
-        ]
-
-    def _restore_heads(self, tips: Sequence[str]) -> list[str]:
-        """Put the branches back; of `tips`, what was reached by none of them stays under a ref of its own."""
-        now = _heads(self.repo)
-        moved = self._moved_heads(now)
-        known = set(self.heads.values())
-        new = [sha for sha in dict.fromkeys([*tips, *now.values()]) if sha not in known and self._is_new(sha)]
-        kept = [f"{UNDONE}/{number}" for number, _ in enumerate(new, self._next_number())]
-        # Two transactions: git does not make refs/heads/a where refs/heads/a/b is, even if it deletes that as well.
-        self._update_refs(
-            [f"create {ref} {sha}" for ref, sha in zip(kept, new, strict=True)]
-            + [f"delete {ref}" for ref, word in moved if word == "added"]
-        )
-        self._update_refs([f"update {ref} {self.heads[ref]}" for ref, word in moved if word != "added"])
-        return [f"{word} {ref}" for ref, word in moved] + [f"committed: kept as {ref}" for ref in kept]
-
-    def _is_new(self, sha: str) -> bool:
-        """Tell whether a commit is reached by none of the branches as they were."""
-        before = "".join(f"^{head}\n" for head in self.heads.values())
-        status, out, _ = _run(self.repo, "rev-list", "--max-count=1", "--stdin", said=f"{sha}\n{before}")
-        return status != 0 or bool(out.strip())
-
-    def _next_number(self) -> int:
-        refs = _git(self.repo, "for-each-ref", "--format=%(refname)", UNDONE).split()
-        numbers = [ref.rpartition("/")[2] for ref in refs]
-        return max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
-
-    def _update_refs(self, commands: Sequence[str]) -> None:
-        if commands:
-            _git(self.repo, "update-ref", "--no-deref", "--stdin", said="".join(f"{line}\n" for line in commands))
 
 
 @contextlib.contextmanager
@@ -224,19 +180,18 @@ def _named_faults(root: Path) -> Generator[None]:
 # What git says.
 
 
-def _git_places(repo: Repo, store: Path) -> Iterator[KeptFiles]:
+def _common_dir(repo: Repo) -> Path:
+    return Path(_git(repo, "rev-parse", "--path-format=absolute", "--git-common-dir").removesuffix("\n"))
+
+
+def _git_places(repo: Repo, common: Path, store: Path) -> tuple[KeptFiles, ...]:
     """The directory of this work tree in the repository, and that of the repository: usually the same."""
-    common = Path(_git(repo, "rev-parse", "--path-format=absolute", "--git-common-dir").removesuffix("\n"))
     if common == repo.git_dir:
-        yield KeptFiles(common, store / "git", (*_OF_THE_TREE, *_OF_THE_REPOSITORY), ".git/")
-    else:
-        yield KeptFiles(repo.git_dir, store / "git", _OF_THE_TREE, ".git/")
-        yield KeptFiles(common, store / "common", _OF_THE_REPOSITORY, ".git-common/")
-
-
-def _heads(repo: Repo) -> dict[str, str]:
-    out = _git(repo, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/stash")
-    return {ref: sha for ref, _, sha in (line.partition(" ") for line in out.splitlines())}
+        return (KeptFiles(common, store / "git", (*_OF_THE_TREE, *_OF_THE_REPOSITORY), ".git/"),)
+    return (
+        KeptFiles(repo.git_dir, store / "git", _OF_THE_TREE, ".git/"),
+        KeptFiles(common, store / "common", _OF_THE_REPOSITORY, ".git-common/"),
+    )
 
 
 def _staged(repo: Repo) -> str:
@@ -245,11 +200,8 @@ def _staged(repo: Repo) -> str:
     return hashlib.sha256(out.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _run(repo: Repo, *args: str, said: str | None = None) -> tuple[int, str, str]:
+def _git(repo: Repo, *args: str) -> str:
     pinned = {"GIT_DIR": repo.git_dir, "GIT_WORK_TREE": repo.root, "GIT_INDEX_FILE": repo.git_dir / "index"}
-    heard = None if said is None else said.encode("utf-8", "surrogateescape")
-    return run_git(repo.root, *args, said=heard, pinned={name: str(path) for name, path in pinned.items()})
-
-
-def _git(repo: Repo, *args: str, said: str | None = None) -> str:
-    return succeeded(repo.root, args, _run(repo, *args, said=said))
+    return succeeded(
+        repo.root, args, run_git(repo.root, *args, pinned={name: str(path) for name, path in pinned.items()})
+    )

@@ -51,6 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "gitrepo": {"files", "gitcommand", "process", "sensitive"},
     "journal": {"budget", "files", "history", "jsonline", "process", "run", "verdict"},
     "keptfiles": {"shelf"},
+    "keptrefs": {"gitcommand", "gitrepo", "keptfiles", "shelf"},
     "process": {"files", "lines"},
     "prompts": {"excerpt", "goal", "run", "verdict"},
     "protected": {"files"},
@@ -59,7 +60,7 @@ LAYERS: dict[str, set[str]] = {
     "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "transcripts"},
     "shelf": {"files"},
     "treelisting": {"environ", "gitcommand", "gitrepo", "keptfiles", "windows"},
-    "treesnapshot": {"files", "gitcommand", "gitrepo", "keptfiles", "shelf", "treelisting"},
+    "treesnapshot": {"files", "gitcommand", "gitrepo", "keptfiles", "keptrefs", "shelf", "treelisting"},
     "ui": {"budget", "digest", "jsonline", "verdict"},
     "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols

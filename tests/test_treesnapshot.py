@@ -392,6 +392,128 @@ def test_what_was_put_in_the_stash_is_kept_and_the_users_stash_stays(place: Plac
     assert git(place.root, "show", "refs/ralph/undone/1:staged.txt") == "staged, then changed"
 
 
+def beside(place: Place, branch: str) -> Path:
+    """Another work tree of the repository, in which somebody else works."""
+    path = place.base / f"beside-{branch}"
+    git(place.root, "worktree", "add", "--quiet", "-b", branch, str(path))
+    return path
+
+
+def test_a_branch_that_somebody_works_on_in_another_work_tree_is_left(place: Place) -> None:
+    side = beside(place, "side")
+    place.take()
+    late = beside(place, "late")
+    tips = {"side": commit_all(side, "theirs, as it should be"), "late": commit_all(late, "as well")}
+    commit(place)
+    git(place.root, "branch", "loose")
+    theirs = git(place.root, "rev-parse", "main")
+    undone = place.restore()
+    assert {ref: git(place.root, "rev-parse", ref) for ref in tips} == tips
+    assert {line for line in undone if "refs/" in line} == {
+        "moved refs/heads/main",
+        "added refs/heads/loose",
+        "moved refs/heads/side (left: another work tree's)",
+        "added refs/heads/late (left: another work tree's)",
+        "committed: kept as refs/ralph/undone/1",
+    }
+    assert git(place.root, "rev-parse", "refs/ralph/undone/1") == theirs
+    assert files(place.root) == place.before.files
+    assert git(place.root, "for-each-ref", "refs/heads/loose") == ""
+
+
+def test_a_branch_whose_work_tree_is_gone_since_is_left_and_a_deleted_one_comes_back(place: Place) -> None:
+    side, other = beside(place, "side"), beside(place, "other")
+    place.take()
+    before = git(place.root, "rev-parse", "other")
+    tip = commit_all(side, "finished")
+    git(place.root, "worktree", "remove", "--force", str(side))
+    git(place.root, "update-ref", "-d", "refs/heads/other")
+    assert sorted(place.restore()) == [
+        "deleted refs/heads/other",
+        "moved refs/heads/side (left: another work tree's)",
+    ]
+    assert git(place.root, "rev-parse", "side") == tip
+    assert git(other, "rev-parse", "HEAD") == before
+
+
+def test_the_branch_of_a_work_tree_that_was_removed_long_ago_is_put_back(place: Place) -> None:
+    shutil.rmtree(beside(place, "side"))
+    place.take()
+    git(place.root, "update-ref", "refs/heads/side", "HEAD~1")
+    assert place.restore() == ["moved refs/heads/side"]
+    assert state(place.root) == place.before
+
+
+def test_a_stash_made_in_another_work_tree_is_left(place: Place) -> None:
+    side = beside(place, "side")
+    git(place.root, "stash", "push", "--quiet", "--message", "mine", "README.md")
+    place.take()
+    (side / "README.md").write_text("# Theirs\n")
+    git(side, "stash", "push", "--quiet", "--message", "theirs")
+    assert place.restore() == ["changed the stash (left: other work trees share it)"]
+    assert len(git(place.root, "stash", "list").splitlines()) == 2
+    git(place.root, "stash", "clear")
+    assert place.restore() == ["changed the stash"]
+    assert state(place.root) == place.before
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("deed", ["clear", "drop", "pop", "push"])
+def test_the_stash_comes_back_entry_by_entry(place: Place, packed: bool, deed: str) -> None:
+    for name in ("README.md", "staged.txt"):
+        git(place.root, "stash", "push", "--quiet", "--message", name, name)
+    if packed:
+        git(place.root, "pack-refs", "--all")
+    place.take()
+    if deed == "push":
+        for number in range(2):
+            place.write("run.sh", f"theirs {number}\n")
+            git(place.root, "stash", "push", "--quiet", "run.sh")
+    else:
+        git(place.root, "stash", *{"clear": ["clear"], "drop": ["drop", "--quiet", "stash@{1}"], "pop": ["pop"]}[deed])
+    undone = place.restore()
+    assert "changed the stash" in undone
+    assert state(place.root) == place.before
+    git(place.root, "stash", "show", "stash@{1}")
+    kept = [line.rpartition(" ")[2] for line in undone if "kept as" in line]
+    assert [git(place.root, "show", f"{ref}:run.sh") for ref in kept] == (["theirs 1", "theirs 0"] * (deed == "push"))
+    assert place.snapshot.changes() == place.restore() == []
+
+
+def test_an_alias_of_a_branch_stays_one(place: Place) -> None:
+    git(place.root, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    git(place.root, "symbolic-ref", "refs/heads/other", "refs/heads/main")
+    place.take()
+    commit(place)
+    git(place.root, "update-ref", "--no-deref", "refs/heads/other", "HEAD")
+    place.restore()
+    assert state(place.root) == place.before
+    for alias in ("alias", "other"):
+        assert git(place.root, "symbolic-ref", f"refs/heads/{alias}") == "refs/heads/main"
+
+
+def test_tags_come_back_and_what_was_tagged_is_kept(place: Place) -> None:
+    git(place.root, "tag", "light")
+    git(place.root, "tag", "--annotate", "--message", "mine", "heavy")
+    git(place.root, "tag", "gone")
+    place.take()
+    git(place.root, "tag", "--force", "light", "HEAD~1")
+    git(place.root, "tag", "--force", "--annotate", "--message", "theirs", "heavy")
+    theirs = git(place.root, "rev-parse", "heavy")
+    git(place.root, "tag", "--delete", "gone")
+    git(place.root, "tag", "new")
+    git(place.root, "pack-refs", "--all")
+    assert sorted(place.restore()) == [
+        "added refs/tags/new",
+        "committed: kept as refs/ralph/undone/1",
+        "deleted refs/tags/gone",
+        "moved refs/tags/heavy",
+        "moved refs/tags/light",
+    ]
+    assert state(place.root) == place.before
+    assert git(place.root, "rev-parse", "refs/ralph/undone/1") == theirs
+
+
 def test_a_merge_of_the_users_is_still_in_progress(place: Place) -> None:
     git(place.root, "stash", "--quiet")
     git(place.root, "switch", "--quiet", "--create", "other", "HEAD~1")
