@@ -5,9 +5,10 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
+from ralph import jsonline
 from ralph.shelf import Shelf
 
 _CHUNK = 1 << 20
@@ -26,20 +27,21 @@ class _Entry:
     target: str | None = None
 
 
+@dataclass(slots=True)
 class KeptFiles:
     """Files below one directory: as they were, as they are, and put back.
 
     `folders` are the directories that lead to them; what lies behind a link is not below the directory.
     """
 
-    def __init__(self, base: Path, copies: Path, names: Sequence[str] = (), shelved_as: str = "") -> None:
-        self.base, self.copies = base, copies
-        self.files: dict[str, _Entry] = {}
-        self.folders: dict[str, int] = {}
-        self.nested: set[str] = set()
-        self._copied: set[str] = set()
-        self._names = names
-        self._shelved_as = shelved_as
+    base: Path
+    copies: Path
+    names: Sequence[str] = ()
+    shelved_as: str = ""
+    files: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
+    folders: dict[str, int] = field(default_factory=dict[str, int])
+    nested: set[str] = field(default_factory=set[str])
+    _copied: set[str] = field(default_factory=set[str], compare=False, repr=False)
 
     def keep(self, paths: Iterable[str], folders: Iterable[str] = ()) -> None:
         """Record and copy the files among `paths`; a directory among them is a repository of its own."""
@@ -76,9 +78,29 @@ class KeptFiles:
             (self.copies / folder).mkdir(parents=True, exist_ok=True)
             self._copied.add(folder)
 
+    def recorded(self) -> dict[str, object]:
+        """What `recall` needs besides the copies, as JSON."""
+        files = {path: astuple(entry) for path, entry in self.files.items()}
+        return {"files": files, "folders": self.folders, "nested": sorted(self.nested)}
+
+    def recall(self, recorded: object) -> None:
+        """Take up what another one recorded of the same directory; ValueError if that, or a copy, is damaged."""
+        said = jsonline.mapping(recorded)
+        files, folders = jsonline.mapping(said["files"]), jsonline.mapping(said["folders"])
+        self.files = {path: _recalled(entry) for path, entry in files.items()}
+        self.folders = {path: mode for path, mode in folders.items() if isinstance(mode, int)}
+        self.nested = {jsonline.text(path) for path in jsonline.sequence(said["nested"])}
+        for path in (*self.files, *self.folders, *self.nested):
+            if not {"", ".", ".."}.isdisjoint(path.split("/")):
+                raise ValueError(f"{path!r} is not below a directory")
+        for path, entry in self.files.items():
+            state = _state(self.copies / path) if entry.target is None else None
+            if entry.target is None and (state is None or not _is_copy(state, entry)):
+                raise ValueError(f"the copy of {path!r} is not whole")
+
     def found(self) -> list[str]:
         """Where the place is a list of names: what is there of them now."""
-        return [path for name in self._names for path in _below(self.base, name)]
+        return [path for name in self.names for path in _below(self.base, name)]
 
     def added(self) -> list[str]:
         return [path for path in self.found() if path not in self.files]
@@ -164,7 +186,7 @@ class KeptFiles:
         os.utime(place, ns=(entry.modified, entry.modified), follow_symlinks=False)
 
     def shelve(self, path: str, shelf: Shelf) -> None:
-        shelf.put(self.base / path, self._shelved_as + path)
+        shelf.put(self.base / path, self.shelved_as + path)
 
     def leave_no_folder(self, path: str) -> None:
         """Remove the directories that led to a path, if they were not there and now are empty."""
@@ -204,6 +226,18 @@ def _entry(path: Path, state: os.stat_result) -> _Entry | None:
     if stat.S_ISREG(state.st_mode):
         return _Entry(stat.S_IMODE(state.st_mode), state.st_size, state.st_mtime_ns)
     return None
+
+
+def _recalled(recorded: object) -> _Entry:
+    match recorded:
+        case [int() as mode, int() as size, int() as modified, (None | str()) as target]:
+            return _Entry(mode, size, modified, target)
+        case _:
+            raise ValueError(f"{recorded!r} is no file")
+
+
+def _is_copy(state: os.stat_result, entry: _Entry) -> bool:
+    return stat.S_ISREG(state.st_mode) and state.st_size == entry.size
 
 
 def _target(path: Path) -> str:

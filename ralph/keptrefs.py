@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph import jsonline
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
 from ralph.keptfiles import Change, KeptFiles
@@ -40,6 +41,24 @@ class KeptRefs:
     def record(cls, repo: Repo, log: KeptFiles) -> "KeptRefs":
         log.keep(log.found())
         return cls(repo, log, _refs(repo), f"refs/heads/{repo.branch()}", frozenset(_worktrees(repo)))
+
+    def recorded(self) -> dict[str, object]:
+        """What `recalled` needs besides the copy of the log, as JSON."""
+        return {
+            "refs": self.refs,
+            "own": self.own,
+            "elsewhere": sorted(self.elsewhere),
+            "log": self.log.recorded(),
+        }
+
+    @classmethod
+    def recalled(cls, repo: Repo, log: KeptFiles, recorded: object) -> "KeptRefs":
+        """Take up what was recorded; ValueError or KeyError if it is damaged."""
+        said = jsonline.mapping(recorded)
+        log.recall(said["log"])
+        refs = {ref: jsonline.text(sha) for ref, sha in jsonline.mapping(said["refs"]).items()}
+        elsewhere = frozenset(jsonline.text(ref) for ref in jsonline.sequence(said["elsewhere"]))
+        return cls(repo, log, refs, jsonline.text(said["own"]), elsewhere)
 
     def changes(self) -> list[str]:
         """Say what is not where it was."""

@@ -19,8 +19,9 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.errors import DiskError, RepoError
-from ralph.files import make_private_directory
+from ralph import jsonline
+from ralph.errors import DiskError, RalphError, RepoError
+from ralph.files import make_private_directory, replace_file
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
 from ralph.keptfiles import KeptFiles
@@ -34,12 +35,14 @@ _OF_THE_TREE = (
     "rebase-apply", "sequencer",
 )  # fmt: skip
 _EXCLUDES = "excludes"
+_MANIFEST = "manifest.json"
+_VERSION = 1
 _OF_THE_REPOSITORY = ("config", "hooks", "info")
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSnapshot:
-    """A work tree as it stood. `store` holds the copies; should ralph be killed, they can be read there as they are.
+    """A work tree as it stood. `store` holds the copies, plain files; should ralph be killed, see `stored`.
 
     While it is restored, nothing else may work in the tree.
     """
@@ -68,10 +71,48 @@ class TreeSnapshot:
                 listing = TreeListing(repo, repo.git_dir / "index", store / _EXCLUDES, ours=[store])
                 tree.keep(listing.files(), listing.untracked_folders())
                 tree.keep(path for path in listing.rule_files(tree) if path not in tree.files)
-                return cls(repo, store, refs, _staged(repo), tree, git)
-            except (OSError, RepoError):
+                snapshot = cls(repo, store, refs, _staged(repo), tree, git)
+                snapshot._write_manifest(common)
+                return snapshot
+            except (OSError, RalphError):
                 shutil.rmtree(store, ignore_errors=True)
                 raise
+
+    @classmethod
+    def stored(cls, repo: Repo, store: Path) -> "TreeSnapshot | None":
+        """Take up the snapshot in `store` that another process took of this tree; None if it is not whole."""
+        try:
+            said = jsonline.mapping(jsonline.decode((store / _MANIFEST).read_text("ascii")))
+            common = Path(jsonline.text(said["common"]))
+            # An agent may have written the manifest: it says nothing of where to write but what the repository says.
+            if (
+                (said["version"], said["root"], said["git_dir"]) != (_VERSION, str(repo.root), str(repo.git_dir))
+                or (common != repo.git_dir and common / "worktrees" != repo.git_dir.parent)
+                or not (store / _EXCLUDES).is_file()
+            ):
+                return None
+            tree, git = KeptFiles(repo.root, store / "tree"), _git_places(repo, common, store)
+            tree.recall(said["tree"])
+            for place, recorded in zip(git, jsonline.sequence(said["git"]), strict=True):
+                place.recall(recorded)
+            refs = KeptRefs.recalled(repo, stash_log(common, store / "stash"), said["refs"])
+            return cls(repo, store, refs, jsonline.text(said["staged"]), tree, git)
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _write_manifest(self, common: Path) -> None:
+        """Say that all is there, and what it is: the last thing to be written."""
+        manifest = {
+            "version": _VERSION,
+            "root": str(self.repo.root),
+            "git_dir": str(self.repo.git_dir),
+            "common": str(common),
+            "staged": self.staged,
+            "refs": self.refs.recorded(),
+            "git": [place.recorded() for place in self.git],
+            "tree": self.tree.recorded(),
+        }
+        replace_file(self.store / _MANIFEST, jsonline.encode_line(manifest))
 
     def discard(self) -> None:
         """Forget the copies."""

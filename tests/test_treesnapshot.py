@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -802,6 +805,121 @@ def test_where_not_everything_can_be_kept_nothing_is(place: Place) -> None:
     with pytest.raises(RepoError, match="index"):
         TreeSnapshot.take(open_repo(place.root), store)
     assert not store.exists()
+
+
+# After ralph was killed
+
+
+def test_a_snapshot_can_be_taken_up_by_another_process(place: Place) -> None:
+    name = os.fsdecode(b"bytes-\xff\n")
+    place.write(f"odd/{name}", "mine\n")
+    git(place.root, "stash", "push", "--quiet", "--message", "mine", "README.md")
+    make_repo(place.root / "src" / "inner", {"x": "y"})
+    beside(place, "side")
+    place.take()
+    stored = TreeSnapshot.stored(open_repo(place.root), place.snapshot.store)
+    assert stored == place.snapshot
+    for deed in (hide, commit, switch, everything, configure):
+        deed(place)
+    git(place.root, "config", "core.bare", "false")
+    (place.root / "odd").mkdir()
+    place.write(f"odd/{name}", "theirs\n")
+    script = (
+        "import sys; from pathlib import Path; from ralph.gitrepo import open_repo;"
+        "from ralph.treesnapshot import TreeSnapshot;"
+        "root, store, aside = map(Path, sys.argv[1:]);"
+        "TreeSnapshot.stored(open_repo(root), store).restore(aside)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, place.root, place.snapshot.store, place.aside],
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+    assert state(place.root) == place.before
+    assert place.snapshot.changes() == place.restore() == []
+
+
+def test_what_is_stored_of_a_work_tree_beside_the_repository_is_taken_up(place: Place) -> None:
+    side = beside(place, "side")
+    store = place.base / "run" / "store"
+    assert TreeSnapshot.take(open_repo(side), store) == TreeSnapshot.stored(open_repo(side), store)
+    assert TreeSnapshot.stored(open_repo(place.root), store) is None
+
+
+def without_manifest(store: Path) -> None:
+    (store / "manifest.json").unlink()
+
+
+def torn_manifest(store: Path) -> None:
+    whole = (store / "manifest.json").read_bytes()
+    (store / "manifest.json").write_bytes(whole[:-10])
+
+
+def other_version(store: Path) -> None:
+    whole = (store / "manifest.json").read_text()
+    (store / "manifest.json").write_text(whole.replace('"version":1', '"version":2'))
+
+
+def other_shape(store: Path) -> None:
+    (store / "manifest.json").write_text("[]")
+
+
+def astray(store: Path) -> None:
+    whole = (store / "manifest.json").read_text()
+    assert '"notes.txt"' in whole
+    (store / "manifest.json").write_text(whole.replace('"notes.txt"', '"../notes.txt"'))
+    shutil.copy(store / "tree" / "notes.txt", store / "notes.txt")
+
+
+def elsewhere(store: Path) -> None:
+    whole = (store / "manifest.json").read_text()
+    common = re.compile(r'"common":"[^"]*"')
+    assert common.search(whole)
+    (store / "manifest.json").write_text(common.sub(f'"common":"{store}"', whole))
+
+
+def without_copy(store: Path) -> None:
+    (store / "tree" / "notes.txt").unlink()
+
+
+def short_copy(store: Path) -> None:
+    (store / "git" / "config").write_bytes(b"")
+
+
+def copy_to_link(store: Path) -> None:
+    (store / "tree" / "notes.txt").rename(store / "notes.txt")
+    (store / "tree" / "notes.txt").symlink_to(store / "notes.txt")
+
+
+def without_rules(store: Path) -> None:
+    (store / "excludes").unlink()
+
+
+HARMS: list[Callable[[Path], None]] = [
+    without_manifest, torn_manifest, other_version, other_shape, astray, elsewhere, without_copy, short_copy,
+    copy_to_link, without_rules, shutil.rmtree,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+def test_an_incomplete_or_damaged_store_is_none(place: Place, harm: Callable[[Path], None]) -> None:
+    harm(place.snapshot.store)
+    assert TreeSnapshot.stored(open_repo(place.root), place.snapshot.store) is None
+
+
+def test_a_restore_that_was_cut_off_is_finished_by_the_next(place: Place) -> None:
+    commit(place)
+    everything(place)
+    aside = place.aside
+    aside.parent.mkdir(exist_ok=True)
+    aside.write_text("in the way: the first restore fails when it wants to put something aside\n")
+    with pytest.raises(DiskError):
+        place.restore()
+    aside.unlink()
+    stored = TreeSnapshot.stored(open_repo(place.root), place.snapshot.store)
+    assert stored is not None
+    stored.restore(aside)
+    assert state(place.root) == place.before
 
 
 # Anything at all
