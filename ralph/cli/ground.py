@@ -65,13 +65,20 @@ def journal_of_passes(directory: Path) -> Journal:
     return Journal(directory / ".understand")
 
 
-def refuse_after_a_cut_pass(directory: Path) -> None:
-    """Refuse to build on what a pass that was killed may have left. The user looks first: he may have worked since."""
-    for store in sorted(journal_of_passes(directory).directory.glob(f"{_STORE}*")):
+def cut_passes(repo: Repo, directory: Path) -> list[TreeSnapshot]:
+    """The trees as they were before passes that were killed: an agent was at work when they were, or may have been."""
+    stores = sorted(journal_of_passes(directory).directory.glob(f"{_STORE}*"))
+    return [snapshot for store in stores if (snapshot := TreeSnapshot.stored(repo, store)) is not None]
+
+
+def refuse_after_a_cut_pass(repo: Repo, directory: Path) -> None:
+    """Refuse to build on what a pass that was killed may have left; the user decides, for he may have worked since."""
+    for snapshot in cut_passes(repo, directory):
         raise UsageError(
             "a `ralph understand` was cut off here, and its agent may have changed files;"
-            f" as they were, they are in {store}/tree",
-            f"compare: diff -r {store}/tree . ; put back what is missing; then forget the copy: rm -r {store}",
+            f" as they were, they are in {snapshot.store}/tree",
+            "put the tree back as it was then: ralph understand --put-back;"
+            f" or keep it as it is, and forget the copy: rm -r {snapshot.store}",
         )
 
 

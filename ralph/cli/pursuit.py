@@ -64,10 +64,10 @@ class Pursuit:
     def _refuse_early(self) -> None:
         """Refuse what can be refused before anything is written."""
         self.lock.probe()
-        refuse_after_a_cut_pass(self.journal.directory.parent)
         if self._was_cut():
             return  # what stands in the tree may be the agent's: it is put right under the lock, then read
         if (repo := self.asked.place.standing()) is not None:
+            refuse_after_a_cut_pass(repo, self.journal.directory.parent)
             self.repo = repo
             self._settle()
             self._look()

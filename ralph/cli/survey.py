@@ -12,7 +12,7 @@ from ralph import __version__, environ, gitrepo, protected, settings
 from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
-from ralph.cli.ground import Ground, journal_of_passes, refuse_after_a_cut_pass, store_in
+from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.events import RunEnded, RunStarted
@@ -42,29 +42,21 @@ class Surveying:
 
     def __init__(self, flags: SurveyFlags, written: Mapping[str, object]) -> None:
         self.env = environ.without_redirections()
-        try:
-            self.repo = gitrepo.open_repo(Path.cwd())
-        except UsageError as error:
-            raise UsageError(error.message, "go to the repository that is to be mapped") from error
+        self.repo, directory = _place(self.env)
         self.root = self.repo.root
-        protected.require_plain_directory(self.root)
         place = self.root / MAP
         if place.is_symlink() or (place.exists() and not place.is_file()):
             raise UsageError(f"{place} is no plain file", "remove it: the map is written there")
-        ralph_dir = settings.ralph_dir(self.env)
-        if ralph_dir.resolve().is_relative_to(self.root):
-            raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
         self.agent = choose_agent(settings.load(env=self.env, root=self.root, flags=written), self.root, self.env)
         require_file(self.agent.settings.scout, "scout", self.root)
         self.prompt = Prompts(self.root / ".ralph" / "prompts").scout(self.root, reply=self.agent.runner.reply)
-        directory = ralph_dir / "runs" / repo_key(self.root)
         self.lock = RepoLock(directory, "ralph understand")
         self.journal = journal_of_passes(directory)
         self.stage = Stage(self.root, flags.detail, as_json=flags.json)
 
     def carry_out(self) -> int:
         self.lock.probe()
-        refuse_after_a_cut_pass(self.journal.directory.parent)
+        refuse_after_a_cut_pass(self.repo, self.journal.directory.parent)
         with contextlib.ExitStack() as held:
             with refusing_a_bad_disk():
                 held.enter_context(self.lock)
@@ -182,3 +174,31 @@ class Surveying:
             yield "", f"what scouts had changed or added is kept in {self.journal.undone}"
         if survey.hint:
             yield "next", survey.hint
+
+
+def put_back() -> Iterator[str]:
+    """Put the tree back as it was before a pass that was cut off; say what that undid."""
+    repo, directory = _place(environ.without_redirections())
+    lock, journal = RepoLock(directory, "ralph understand"), journal_of_passes(directory)
+    lock.probe()
+    snapshots = cut_passes(repo, directory)
+    if not snapshots:
+        raise UsageError("no `ralph understand` was cut off here: there is nothing to put back")
+    with lock:
+        for snapshot in reversed(snapshots):  # the oldest last: that is how it was before all of them
+            yield from (f"{deed}: undone" for deed in snapshot.restore(journal.undone))
+            snapshot.discard()
+    yield f"the tree is as it was; what stood there instead is in {journal.undone}"
+
+
+def _place(env: Mapping[str, str]) -> tuple[gitrepo.Repo, Path]:
+    """The repository ralph stands in, and where its runs and passes are journaled."""
+    try:
+        repo = gitrepo.open_repo(Path.cwd())
+    except UsageError as error:
+        raise UsageError(error.message, "go to the repository that is to be mapped") from error
+    protected.require_plain_directory(repo.root)
+    ralph_dir = settings.ralph_dir(env)
+    if ralph_dir.resolve().is_relative_to(repo.root):
+        raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
+    return repo, ralph_dir / "runs" / repo_key(repo.root)

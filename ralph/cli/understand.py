@@ -25,6 +25,9 @@ def understand(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")
     ] = False,
+    undo: Annotated[
+        bool, typer.Option("--put-back", help="Put the tree back as it was before a pass that was killed, and end.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")] = False,
 ) -> None:
@@ -35,12 +38,17 @@ def understand(
     Exit codes: 0 the map is written, 1 failed, 2 bad usage, 3 a bug in ralph, 6 blocked, 129/130/143 stopped by a
     signal.
     """
-    from ralph.cli.survey import SurveyFlags, Surveying
+    from ralph.cli.survey import SurveyFlags, Surveying, put_back
     from ralph.errors import UsageError
     from ralph.ui.console import Detail
+    from ralph.ui.sanitise import visible
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "choose one of them")
+    if undo:
+        for line in put_back():
+            typer.echo(visible(line))
+        return
     written = {
         "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
         "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout,

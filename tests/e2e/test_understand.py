@@ -244,10 +244,15 @@ def test_nothing_is_built_on_what_a_killed_pass_had_changed(
     refused = [ralph("understand"), ralph("run", "goal.md", "--allow-dirty")]
 
     assert [done.exit_code for done in refused] == [2, 2]
+    assert "ralph understand --put-back" in refused[1].stderr
     store = Path(refused[0].stderr.strip().rpartition("rm -r ")[2])
     assert (store / "tree" / "README.md").read_bytes() == b"# Example\n"
-    shutil.rmtree(store)
+    back = ralph("understand", "--put-back")
+    assert (back.exit_code, back.stdout.splitlines()[0]) == (0, "changed README.md: undone")
+    assert (repo / "README.md").read_text() == "# Example\n"
+    assert not store.exists()
     assert ralph("understand").exit_code == 0
+    assert ralph("understand", "--put-back").exit_code == 2
 
 
 def test_a_map_that_is_made_after_a_run_was_cut_off_stands(
