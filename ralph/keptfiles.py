@@ -50,7 +50,7 @@ class KeptFiles:
             if state is None:
                 continue
             if stat.S_ISDIR(state.st_mode):
-                self.nested.add(path)
+                self.nested.update(each for each in (path, f"{path}/.git") if self.has(each))
             elif (entry := _entry(self.base / path, state)) is not None:
                 self._copy(path, entry)
         for folder in folders:
@@ -104,6 +104,16 @@ class KeptFiles:
 
     def added(self) -> list[str]:
         return [path for path in self.found() if path not in self.files]
+
+    def gone(self) -> list[str]:
+        """The repositories of their own that are none any more."""
+        gone = [path for path in sorted(self.nested) if not self.has(path) or self.is_replaced(path)]
+        return [path for path in gone if path.rpartition("/")[0] not in gone]
+
+    def is_replaced(self, path: str) -> bool:
+        """Tell whether something else stands where a repository of its own was."""
+        state = _state(self.base / path) if path in self.nested and not path.endswith("/.git") else None
+        return state is not None and not stat.S_ISDIR(state.st_mode)
 
     def has(self, path: str) -> bool:
         """Tell whether something is at the path, and not behind a link."""

@@ -127,6 +127,7 @@ class TreeSnapshot:
             found = self._git_changes()
             found += self.refs.changes()
             found += [f"{word} {path}" for path, word in self.tree.differing() if path not in keep]
+            found += [f"deleted {path}/ (not kept)" for path in self.tree.gone()]
             listing = self._listing()
             return found + [
                 f"added {path}" for path in self._added(listing.files() + listing.rule_files(self.tree), keep)
@@ -135,6 +136,7 @@ class TreeSnapshot:
     def restore(self, aside: Path, keep: Collection[str] = ()) -> list[str]:
         """Put everything back but the paths in `keep`; say what was undone.
 
+        What was not is said as well, and ends in `(left: …)` or `(not kept)`.
         What stood in the way, and what is new, is moved to a folder in `aside`; commits stay under `refs/ralph/undone`.
         Files come first: they can be put back even where git cannot be run any more.
         """
@@ -143,6 +145,7 @@ class TreeSnapshot:
             head = detached_head(self.repo)
             undone = self._git_changes()
             undone += [f"{word} {path}" for path, word in self.tree.restore(shelf, keep)]
+            undone += [f"deleted {path}/ (not kept)" for path in self.tree.gone()]
             for place in self.git:
                 place.restore(shelf)
                 for path in place.added():
@@ -188,7 +191,7 @@ class TreeSnapshot:
             if path not in tree.files
             and path not in tree.folders
             and path not in keep
-            and not f"{path}/".startswith(inside)
+            and (not f"{path}/".startswith(inside) or tree.is_replaced(path))
             and tree.has(path)
         ]
 

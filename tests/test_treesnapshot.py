@@ -744,9 +744,21 @@ def test_repositories_within_are_not_looked_into(place: Place) -> None:
         (place.root / folder / "x").write_text("theirs\n")
     shutil.rmtree(place.root / "inner" / ".git")
     make_repo(place.root / "cloned", {"x": "y"})
-    assert place.restore() == ["added cloned"]
+    assert place.restore() == ["deleted inner/.git/ (not kept)", "added cloned"]
     assert (place.root / "inner" / "x").read_text() == (place.root / "sub" / "x").read_text() == "theirs\n"
     assert (place.aside / "1" / "cloned" / ".git").is_dir()
+
+
+def test_repositories_within_that_are_gone_are_said(place: Place) -> None:
+    for name in ("inner", "deep/er", "replaced"):
+        make_repo(place.root / name, {"x": "y"})
+    place.take()
+    for name in ("inner", "deep", "replaced"):
+        shutil.rmtree(place.root / name)
+    place.write("replaced", "theirs\n")
+    said = [f"deleted {name}/ (not kept)" for name in ("deep/er", "inner", "replaced")]
+    assert sorted(place.snapshot.changes()) == sorted(place.restore()) == ["added replaced", *said]
+    assert (place.aside / "1" / "replaced").read_text() == "theirs\n"
 
 
 def test_what_a_user_keeps_behind_a_link_is_not_in_the_tree(place: Place) -> None:
