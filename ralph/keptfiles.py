@@ -4,11 +4,12 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 from ralph import jsonline
+from ralph.files import write_all
 from ralph.shelf import Shelf
 
 _CHUNK = 1 << 20
@@ -31,7 +32,8 @@ class _Entry:
 class KeptFiles:
     """Files below one directory: as they were, as they are, and put back.
 
-    `folders` are the directories that lead to them; what lies behind a link is not below the directory.
+    `folders` are the directories that lead to them; what lies behind a link is not below the directory. `unread` are
+    files and whole folders that could not be read: nobody knows what was there, so whatever is there now is left.
     """
 
     base: Path
@@ -41,36 +43,59 @@ class KeptFiles:
     files: dict[str, _Entry] = field(default_factory=dict[str, _Entry])
     folders: dict[str, int] = field(default_factory=dict[str, int])
     nested: set[str] = field(default_factory=set[str])
+    unread: set[str] = field(default_factory=set[str])
     _copied: set[str] = field(default_factory=set[str], compare=False, repr=False)
 
-    def keep(self, paths: Iterable[str], folders: Iterable[str] = ()) -> None:
-        """Record and copy the files among `paths`; a directory among them is a repository of its own."""
+    def keep(self, paths: Iterable[str], folders: Iterable[str] = (), pause: Callable[[], None] = lambda: None) -> None:
+        """Record and copy the files among `paths`; a directory among them is a repository of its own.
+
+        `pause` is called before each file, and may raise.
+        """
         for path in paths:
-            state = _state(self.base / path) if self._enter(path) else None
-            if state is None:
+            pause()
+            try:
+                state = (self.base / path).lstat() if self._enter(path) else None
+                entry = _entry(self.base / path, state) if state is not None else None
+            except (FileNotFoundError, NotADirectoryError):
                 continue
-            if stat.S_ISDIR(state.st_mode):
+            except OSError:
+                if not self.is_unread(path):
+                    self.unread.add(path)
+                continue
+            if state is not None and stat.S_ISDIR(state.st_mode):
                 self.nested.update(each for each in (path, f"{path}/.git") if self.has(each))
-            elif (entry := _entry(self.base / path, state)) is not None:
+            elif entry is not None:
                 self._copy(path, entry)
         for folder in folders:
             if folder not in self.nested:
-                self._enter(f"{folder}/")
+                with contextlib.suppress(OSError):
+                    self._enter(f"{folder}/")
 
     def _enter(self, path: str) -> bool:
         """Note the directories that lead to a path; False if there is something else in the way."""
         for folder in _folders(path):
             if folder not in self.folders:
-                state = _state(self.base / folder)
-                if state is None or not stat.S_ISDIR(state.st_mode):
+                state = (self.base / folder).lstat()
+                if not stat.S_ISDIR(state.st_mode):
                     return False
                 self.folders[folder] = stat.S_IMODE(state.st_mode)
+                if not os.access(self.base / folder, os.R_OK | os.X_OK):
+                    self.unread.add(folder)
         return True
+
+    def is_unread(self, path: str) -> bool:
+        """Tell whether it is not known what was at the path."""
+        return path in self.unread or not self.unread.isdisjoint(_folders(path))
 
     def _copy(self, path: str, entry: _Entry) -> None:
         if entry.target is None:
             self._copied_folder(path.rpartition("/")[0])
-            shutil.copyfile(self.base / path, self.copies / path)
+            size = _copy_bytes(self.base / path, self.copies / path)
+            if size is None:
+                (self.copies / path).unlink(missing_ok=True)
+                self.unread.add(path)
+                return
+            entry = replace(entry, size=size)  # somebody may have written to it since
         self.files[path] = entry
 
     def _copied_folder(self, folder: str) -> None:
@@ -81,7 +106,7 @@ class KeptFiles:
     def recorded(self) -> dict[str, object]:
         """What `recall` needs besides the copies, as JSON."""
         files = {path: astuple(entry) for path, entry in self.files.items()}
-        return {"files": files, "folders": self.folders, "nested": sorted(self.nested)}
+        return {"files": files, "folders": self.folders, "nested": sorted(self.nested), "unread": sorted(self.unread)}
 
     def recall(self, recorded: object) -> None:
         """Take up what another one recorded of the same directory; ValueError if that, or a copy, is damaged."""
@@ -90,7 +115,8 @@ class KeptFiles:
         self.files = {path: _recalled(entry) for path, entry in files.items()}
         self.folders = {path: mode for path, mode in folders.items() if isinstance(mode, int)}
         self.nested = {jsonline.text(path) for path in jsonline.sequence(said["nested"])}
-        for path in (*self.files, *self.folders, *self.nested):
+        self.unread = {jsonline.text(path) for path in jsonline.sequence(said["unread"])}
+        for path in (*self.files, *self.folders, *self.nested, *self.unread):
             if not {"", ".", ".."}.isdisjoint(path.split("/")):
                 raise ValueError(f"{path!r} is not below a directory")
         for path, entry in self.files.items():
@@ -103,7 +129,7 @@ class KeptFiles:
         return [path for name in self.names for path in _below(self.base, name)]
 
     def added(self) -> list[str]:
-        return [path for path in self.found() if path not in self.files]
+        return [path for path in self.found() if path not in self.files and not self.is_unread(path)]
 
     def gone(self) -> list[str]:
         """The repositories of their own that are none any more."""
@@ -226,7 +252,7 @@ def _state(path: Path) -> os.stat_result | None:
     """What stands at a path, itself and not where it leads; None for nothing that can be reached."""
     try:
         return path.lstat()
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:
         return None
 
 
@@ -272,6 +298,26 @@ def _below(base: Path, name: str) -> Iterator[str]:
         return
     for entry in sorted((base / name).iterdir()):
         yield from _below(base, f"{name}/{entry.name}")
+
+
+def _copy_bytes(source: Path, destination: Path) -> int | None:
+    """Copy a file and say how long it is; None if it cannot be read. That it cannot be written is a fault."""
+    try:
+        # Should a pipe have taken its place: not to wait for whoever writes to it.
+        file = os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+    except OSError:
+        return None
+    size = 0
+    with file, destination.open("wb", buffering=0) as copy:
+        while True:
+            try:
+                chunk = file.read(_CHUNK)
+            except OSError:
+                return None
+            if not chunk:
+                return size
+            write_all(copy, chunk)
+            size += len(chunk)
 
 
 def _same_bytes(one: Path, other: Path) -> bool:

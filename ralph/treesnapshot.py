@@ -15,12 +15,12 @@ Not kept: ignored files, what is inside submodules and other repositories within
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import jsonline
-from ralph.errors import DiskError, RalphError, RepoError
+from ralph.errors import DiskError, RepoError
 from ralph.files import make_private_directory, replace_file
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
@@ -55,8 +55,11 @@ class TreeSnapshot:
     git: tuple[KeptFiles, ...]
 
     @classmethod
-    def take(cls, repo: Repo, store: Path) -> "TreeSnapshot":
-        """Record the work tree. The copies go to `store`, a directory of ralph's own that is not there yet."""
+    def take(cls, repo: Repo, store: Path, pause: Callable[[], None] = lambda: None) -> "TreeSnapshot":
+        """Record the work tree. The copies go to `store`, a directory of ralph's own that is not there yet.
+
+        `pause` is called between files; if it raises, the store is removed.
+        """
         with _named_faults(repo.root):
             make_private_directory(store.parent)
             store.mkdir(mode=0o700)
@@ -65,16 +68,16 @@ class TreeSnapshot:
                 refs = KeptRefs.record(repo, stash_log(common, store / "stash"))
                 git = _git_places(repo, common, store)
                 for place in git:
-                    place.keep(place.found())
+                    place.keep(place.found(), pause=pause)
                 (store / _EXCLUDES).write_bytes(own_excludes(repo))
                 tree = KeptFiles(repo.root, store / "tree")
                 listing = TreeListing(repo, repo.git_dir / "index", store / _EXCLUDES, ours=[store])
-                tree.keep(listing.files(), listing.untracked_folders())
+                tree.keep(listing.files(), listing.untracked_folders(), pause)
                 tree.keep(path for path in listing.rule_files(tree) if path not in tree.files)
                 snapshot = cls(repo, store, refs, _staged(repo), tree, git)
                 snapshot._write_manifest(common)
                 return snapshot
-            except (OSError, RalphError):
+            except BaseException:  # an interruption, too
                 shutil.rmtree(store, ignore_errors=True)
                 raise
 
@@ -113,6 +116,11 @@ class TreeSnapshot:
             "tree": self.tree.recorded(),
         }
         replace_file(self.store / _MANIFEST, jsonline.encode_line(manifest))
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What could not be read, and so is not kept; it is neither put back nor put aside."""
+        return tuple(sorted(place.shelved_as + path for place in (self.tree, *self.git) for path in place.unread))
 
     def discard(self) -> None:
         """Forget the copies."""
@@ -192,6 +200,7 @@ class TreeSnapshot:
             and path not in tree.folders
             and path not in keep
             and (not f"{path}/".startswith(inside) or tree.is_replaced(path))
+            and not tree.is_unread(path)
             and tree.has(path)
         ]
 

@@ -50,7 +50,7 @@ LAYERS: dict[str, set[str]] = {
     "plugins": {"runners", "transcripts"},
     "gitrepo": {"files", "gitcommand", "process", "sensitive"},
     "journal": {"budget", "files", "history", "jsonline", "process", "run", "verdict"},
-    "keptfiles": {"jsonline", "shelf"},
+    "keptfiles": {"files", "jsonline", "shelf"},
     "keptrefs": {"gitcommand", "gitrepo", "jsonline", "keptfiles", "shelf"},
     "process": {"files", "lines"},
     "prompts": {"excerpt", "goal", "run", "verdict"},

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.errors import DiskError, RepoError
+from ralph.errors import DiskError, Interrupted, RepoError
 from ralph.gitrepo import open_repo
 from ralph.treesnapshot import TreeSnapshot
 from tests.support.git_repos import commit_all, git, make_repo
@@ -775,7 +775,14 @@ def test_what_a_user_keeps_behind_a_link_is_not_in_the_tree(place: Place) -> Non
     assert state(place.root) == place.before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def may_read_anything() -> bool:
+    """As root does, unless it was denied (setpriv --bounding-set=-dac_override,-dac_read_search)."""
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).chmod(0)
+        return os.access(file.name, os.R_OK, effective_ids=True)
+
+
+@pytest.mark.skipif(may_read_anything(), reason="root may write anywhere")
 def test_folders_that_nobody_may_enter_are_opened_and_closed_again(place: Place) -> None:
     (place.root / "src" / "deep").chmod(0o500)
     place.take()
@@ -786,6 +793,66 @@ def test_folders_that_nobody_may_enter_are_opened_and_closed_again(place: Place)
     assert stat.S_IMODE((place.root / "src" / "deep").stat().st_mode) == 0o500
     assert state(place.root) == place.before
     (place.root / "src" / "deep").chmod(0o700)
+
+
+@pytest.mark.skipif(may_read_anything(), reason="root may read anything")
+def test_what_cannot_be_read_is_named_and_left_alone(place: Place) -> None:
+    place.write("closed/tracked", "mine\n")
+    git(place.root, "add", "closed")
+    place.write("closed/new", "mine, and git cannot know of it\n")
+    place.write("blind/file", "mine\n")
+    place.before = state(place.root)
+    (place.root / "notes.txt").chmod(0)
+    (place.root / "closed").chmod(0)
+    (place.root / "blind").chmod(0o300)
+    snapshot = TreeSnapshot.take(open_repo(place.root), place.base / "run" / "blind")
+    assert snapshot.unread == ("blind", "closed", "notes.txt")
+    assert snapshot == TreeSnapshot.stored(open_repo(place.root), snapshot.store)
+    for name, mode in {"notes.txt": 0o644, "closed": 0o755, "blind": 0o755}.items():
+        (place.root / name).chmod(mode)
+    place.write("new.txt", "theirs\n")
+    assert snapshot.restore(place.aside)[-1] == "added new.txt"
+    assert stat.S_IMODE((place.root / "closed").stat().st_mode) == 0
+    for name in ("closed", "blind"):
+        (place.root / name).chmod(0o755)
+    assert state(place.root) == place.before
+
+
+def test_a_path_that_is_too_long_to_be_read_is_named_and_left_alone(place: Place) -> None:
+    """Git works from the tree's root, and so knows of more than can be reached by an absolute path."""
+    depth, room = 0, 4096 - len(str(place.root))
+    here = os.open(place.root, os.O_RDONLY)
+    while depth < room // 201 + 1:
+        os.mkdir("d" * 200, dir_fd=here)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here, depth = below, depth + 1
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here))
+    os.close(here)
+    place.snapshot.discard()
+    snapshot = TreeSnapshot.take(open_repo(place.root), place.base / "run" / "long")
+    try:
+        assert [path.rpartition("/")[2] for path in snapshot.unread] == ["file"]
+        place.write("new.txt", "theirs\n")
+        assert snapshot.changes() == snapshot.restore(place.aside) == ["added new.txt"]
+    finally:
+        subprocess.run(["rm", "-rf", "d" * 200], cwd=place.root, check=True)
+
+
+def test_a_pass_can_be_called_off_while_the_tree_is_copied(place: Place) -> None:
+    store, seen = place.base / "run" / "half", 0
+
+    def pause() -> None:
+        nonlocal seen
+        seen += 1
+        if (store / "tree" / "README.md").exists():
+            raise Interrupted(2)
+
+    with pytest.raises(Interrupted):
+        TreeSnapshot.take(open_repo(place.root), store, pause=pause)
+    assert not store.exists()
+    assert seen > 1
+    assert state(place.root) == place.before
 
 
 def test_files_come_back_even_where_there_is_no_repository_any_more(place: Place) -> None:

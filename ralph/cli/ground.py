@@ -1,6 +1,7 @@
 """The work tree that a scout passes over: put back after every session, the copies kept until it is."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,15 +24,20 @@ class Undone:
 class Ground:
     """A tree as it was before a pass; and the user's own files of `.ralph/`, even where git ignores them."""
 
-    def __init__(self, repo: Repo, store: Path, aside: Path) -> None:
-        """Take it down; the copies go to `store`, what a session leaves is moved to `aside`."""
+    def __init__(self, repo: Repo, store: Path, aside: Path, pause: Callable[[], None]) -> None:
+        """Take it down; the copies go to `store`, what a session leaves is moved to `aside`. `pause` may call it off."""
         self._root = repo.root
         self._aside = aside
         self.store = store
         self.map = drawn_map(self._root)
-        self._tree = TreeSnapshot.take(repo, store)
+        self._tree = TreeSnapshot.take(repo, store, pause)
         self._files = protected.take(self._root)
         self._is_back = True
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What could not be copied, and will not be put back."""
+        return self._tree.unread
 
     def put_back(self) -> Undone:
         """Undo whatever was changed, and say what that was; the map is told apart."""

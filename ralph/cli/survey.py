@@ -66,12 +66,16 @@ class Surveying:
                 held.callback(self.journal.close)
                 self.repo.exclude(EXCLUDES)
                 store = store_in(self.journal.directory, timestamp(time.time()))
-                self.ground = Ground(self.repo, store, self.journal.undone)
+                self.ground = Ground(self.repo, store, self.journal.undone, self._pause)
                 held.callback(self.ground.leave)
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
             recorder(self._started())
             return self._survey(recorder)
+
+    def _pause(self) -> None:
+        if (number := self.stage.signals.first) is not None:
+            raise Interrupted(number)
 
     def _survey(self, recorder: Recorder) -> int:
         try:
@@ -155,6 +159,9 @@ class Surveying:
         yield "repo", f"{self.root} · branch {self.repo.branch() or '(detached HEAD)'}"
         for note in self.agent.settings.notes:
             yield "note", note
+        if unread := self.ground.unread:
+            shown = ", ".join(unread[:5]) + (f" and {len(unread) - 5} more" if len(unread) > 5 else "")
+            yield "note", f"cannot be read, and is not put back should the agent change it: {shown}"
         yield "", ""
 
     def _farewell(self, survey: Survey, spend: Spend) -> Iterator[tuple[str, str]]:
