@@ -123,7 +123,9 @@ class TreeSnapshot:
         return tuple(sorted(place.shelved_as + path for place in (self.tree, *self.git) for path in place.unread))
 
     def discard(self) -> None:
-        """Forget the copies."""
+        """Forget the copies; the manifest first, for what is half removed must not be restored by the next process."""
+        with contextlib.suppress(OSError):
+            (self.store / _MANIFEST).unlink()
         shutil.rmtree(self.store, ignore_errors=True)
 
     def changes(self, keep: Collection[str] = ()) -> list[str]:

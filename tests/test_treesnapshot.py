@@ -986,6 +986,15 @@ def test_an_incomplete_or_damaged_store_is_none(place: Place, harm: Callable[[Pa
     assert TreeSnapshot.stored(open_repo(place.root), place.snapshot.store) is None
 
 
+def test_what_is_being_forgotten_is_not_taken_up_again(place: Place) -> None:
+    """Of a store that is a link nothing can be removed as a whole: as if ralph had been killed before it was."""
+    place.snapshot.store.rename(place.base / "real")
+    place.snapshot.store.symlink_to(place.base / "real")
+    place.snapshot.discard()
+    assert (place.base / "real" / "tree" / "notes.txt").exists()
+    assert TreeSnapshot.stored(open_repo(place.root), place.base / "real") is None
+
+
 def test_a_restore_that_was_cut_off_is_finished_by_the_next(place: Place) -> None:
     commit(place)
     everything(place)
