@@ -56,7 +56,7 @@ def scout(kit: ScoutKit) -> Survey:
         report = hold_session(kit.request(kit.new_id()), kit.open_logs(), kit.session)
         undone = kit.undo()
         for deed in undone.deeds:
-            kit.observe(Text(Tag.SYS, f"the scout {deed}; that was undone"))
+            kit.observe(Text(Tag.SYS, f"the scout {deed}"))
         _leave_if_interrupted(kit)
         match decide(report.ending, tries, now=kit.now(), jitter=kit.random()):
             case Finished():

@@ -25,7 +25,7 @@ class Ground:
     """A tree as it was before a pass; and the user's own files of `.ralph/`, even where git ignores them."""
 
     def __init__(self, repo: Repo, store: Path, aside: Path, pause: Callable[[], None]) -> None:
-        """Take it down; the copies go to `store`, what a session leaves is moved to `aside`. `pause` may call it off."""
+        """Take it down; copies go to `store`, what a session leaves is moved to `aside`. `pause` may call it off."""
         self._root = repo.root
         self._aside = aside
         self.store = store
@@ -55,7 +55,8 @@ class Ground:
             where = f"the tree as it was before the pass is in {self.store / 'tree'}"
             raise RalphError(f"{error.message} (while the tree was put back)", where) from error
         self._is_back = True
-        return Undone(tuple(deed for deed in deeds if not deed.endswith(MAP)), "" if drawn == self.map else drawn)
+        told = tuple(told_deed(deed) for deed in deeds if not deed.endswith(MAP))
+        return Undone(told, "" if drawn == self.map else drawn)
 
     def leave(self) -> None:
         """Forget the copies, unless the tree still needs them."""
@@ -64,6 +65,11 @@ class Ground:
 
     def begin_session(self) -> None:
         self._is_back = False
+
+
+def told_deed(deed: str) -> str:
+    """A deed with what has become of it; of one that was let stand it says so itself."""
+    return deed if deed.endswith(")") else f"{deed}; that was undone"
 
 
 def journal_of_passes(directory: Path) -> Journal:

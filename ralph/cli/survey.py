@@ -12,7 +12,7 @@ from ralph import __version__, environ, gitrepo, protected, settings
 from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
-from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in
+from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in, told_deed
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.events import RunEnded, RunStarted
@@ -193,7 +193,7 @@ def put_back() -> Iterator[str]:
         raise UsageError("no `ralph understand` was cut off here: there is nothing to put back")
     with lock:
         for snapshot in reversed(snapshots):  # the oldest last: that is how it was before all of them
-            yield from (f"{deed}: undone" for deed in snapshot.restore(journal.undone))
+            yield from map(told_deed, snapshot.restore(journal.undone))
             snapshot.discard()
     yield f"the tree is as it was; what stood there instead is in {journal.undone}"
 

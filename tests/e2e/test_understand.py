@@ -248,7 +248,7 @@ def test_nothing_is_built_on_what_a_killed_pass_had_changed(
     store = Path(refused[0].stderr.strip().rpartition("rm -r ")[2])
     assert (store / "tree" / "README.md").read_bytes() == b"# Example\n"
     back = ralph("understand", "--put-back")
-    assert (back.exit_code, back.stdout.splitlines()[0]) == (0, "changed README.md: undone")
+    assert (back.exit_code, back.stdout.splitlines()[0]) == (0, "changed README.md; that was undone")
     assert (repo / "README.md").read_text() == "# Example\n"
     assert not store.exists()
     assert ralph("understand").exit_code == 0
