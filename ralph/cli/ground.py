@@ -10,7 +10,7 @@ from ralph.errors import RalphError, UsageError
 from ralph.gitrepo import Repo
 from ralph.journal import Journal
 from ralph.prompts import MAP
-from ralph.treesnapshot import TreeSnapshot
+from ralph.tree.snapshot import TreeSnapshot
 
 
 @dataclass(frozen=True, slots=True)

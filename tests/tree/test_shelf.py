@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ralph.shelf import Shelf
+from ralph.tree.shelf import Shelf
 
 
 def test_things_of_one_name_stand_beside_each_other(tmp_path: Path) -> None:

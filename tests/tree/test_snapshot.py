@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ralph.errors import DiskError, Interrupted, RepoError
 from ralph.gitrepo import open_repo
-from ralph.treesnapshot import TreeSnapshot
+from ralph.tree.snapshot import TreeSnapshot
 from tests.support.git_repos import commit_all, git, make_repo
 
 Content = tuple[int, bytes | str]
@@ -905,7 +905,7 @@ def test_a_snapshot_can_be_taken_up_by_another_process(place: Place) -> None:
     place.write(f"odd/{name}", "theirs\n")
     script = (
         "import sys; from pathlib import Path; from ralph.gitrepo import open_repo;"
-        "from ralph.treesnapshot import TreeSnapshot;"
+        "from ralph.tree.snapshot import TreeSnapshot;"
         "root, store, aside = map(Path, sys.argv[1:]);"
         "TreeSnapshot.stored(open_repo(root), store).restore(aside)"
     )

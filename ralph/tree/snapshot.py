@@ -24,10 +24,10 @@ from ralph.errors import DiskError, RepoError
 from ralph.files import make_private_directory, replace_file
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
-from ralph.keptfiles import KeptFiles
-from ralph.keptrefs import KeptRefs, detached_head, stash_log
-from ralph.shelf import Shelf
-from ralph.treelisting import TreeListing, own_excludes
+from ralph.tree.keptfiles import KeptFiles
+from ralph.tree.keptrefs import KeptRefs, detached_head, stash_log
+from ralph.tree.listing import TreeListing, own_excludes
+from ralph.tree.shelf import Shelf
 
 _OF_THE_TREE = (
     "HEAD", "index", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "SQUASH_MSG", "AUTO_MERGE", "CHERRY_PICK_HEAD",

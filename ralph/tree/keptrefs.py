@@ -13,8 +13,8 @@ from pathlib import Path
 from ralph import jsonline
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
-from ralph.keptfiles import Change, KeptFiles
-from ralph.shelf import Shelf
+from ralph.tree.keptfiles import Change, KeptFiles
+from ralph.tree.shelf import Shelf
 
 UNDONE = "refs/ralph/undone"
 """Where commits are kept that were made meanwhile and taken off their branch."""

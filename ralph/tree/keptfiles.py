@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ralph import jsonline
 from ralph.files import write_all
-from ralph.shelf import Shelf
+from ralph.tree.shelf import Shelf
 
 _CHUNK = 1 << 20
 

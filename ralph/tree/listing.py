@@ -8,7 +8,7 @@ from pathlib import Path
 from ralph import environ
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
-from ralph.keptfiles import KeptFiles
+from ralph.tree.keptfiles import KeptFiles
 from ralph.windows import EXCLUDES
 
 

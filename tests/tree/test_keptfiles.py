@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ralph import jsonline
-from ralph.keptfiles import KeptFiles
-from ralph.shelf import Shelf
+from ralph.tree.keptfiles import KeptFiles
+from ralph.tree.shelf import Shelf
 
 
 def test_what_was_recorded_is_recalled(tmp_path: Path) -> None:
