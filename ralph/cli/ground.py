@@ -78,9 +78,10 @@ def journal_of_passes(directory: Path) -> Journal:
 
 
 def cut_passes(repo: Repo, directory: Path) -> list[TreeSnapshot]:
-    """The trees as they were before passes that were killed: an agent was at work when they were, or may have been."""
+    """The trees as they were before passes that were killed, where anything is no longer so."""
     stores = sorted(journal_of_passes(directory).directory.glob(f"{_STORE}*"))
-    return [snapshot for store in stores if (snapshot := TreeSnapshot.stored(repo, store)) is not None]
+    snapshots = [TreeSnapshot.stored(repo, store) for store in stores]
+    return [snapshot for snapshot in snapshots if snapshot is not None and snapshot.changes()]
 
 
 def refuse_after_a_cut_pass(repo: Repo, directory: Path) -> None:

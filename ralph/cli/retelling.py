@@ -15,9 +15,8 @@ from ralph.errors import DiskError, UsageError
 from ralph.events import Event, to_json
 from ralph.lines import LineSplitter, Oversized
 from ralph.quantities import timestamp
-from ralph.transcripts import TRANSCRIPTS
+from ralph.transcripts import TRANSCRIPTS, sniff
 from ralph.transcripts.reader import Reader
-from ralph.transcripts.sniffing import decided_by
 from ralph.ui.console import Console
 from ralph.ui.outlet import Outlet
 
@@ -84,17 +83,19 @@ def _events(batches: Iterator[_Lines], name: str) -> Iterator[list[Event]]:
 def _sniffed(batches: Iterator[_Lines]) -> tuple[str, list[_Lines]]:
     """Name the transcript by the first line that tells, and give back what was read on the way to it."""
     held: list[_Lines] = []
-    size = 0
-    for lines in batches:
-        held.append(lines)
-        for line in lines:
-            if isinstance(line, bytes):
-                size += len(line) + 1
-                if name := decided_by(line.decode("utf-8", "replace")):
-                    return name, held
-        if size > _MOST_HELD:
-            break
-    return "plain", held
+
+    def looked_at() -> Iterator[str]:
+        size = 0
+        for lines in batches:
+            held.append(lines)
+            for line in lines:
+                if isinstance(line, bytes):
+                    size += len(line) + 1
+                    yield line.decode("utf-8", "replace")
+            if size > _MOST_HELD:
+                return
+
+    return sniff(looked_at()), held
 
 
 def _json(outlet: Outlet) -> _Show:

@@ -12,10 +12,10 @@ _OF_CLAUDE = ("system", "assistant", "user", "result", "rate_limit_event")
 
 def sniff(lines: Iterable[str]) -> str:
     """Name the transcript of the first decisive line; without any, the output is plain."""
-    return next((name for line in lines if (name := decided_by(line))), "plain")
+    return next((name for line in lines if (name := _decided_by(line))), "plain")
 
 
-def decided_by(line: str) -> str:
+def _decided_by(line: str) -> str:
     """Name the one transcript that such a line belongs to; empty if it could be anyone's."""
     if line.startswith(SENTINEL):
         return "rtf1"

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
@@ -187,11 +187,11 @@ class KeptFiles:
             and _same_bytes(self.base / path, self.copies / path)
         )
 
-    def restore(self, shelf: Shelf, keep: Collection[str] = ()) -> list[Change]:
-        """Put back what differs, but the paths in `keep`; say what it was. `close` when all is done."""
+    def restore(self, shelf: Shelf) -> list[Change]:
+        """Put back what differs; say what it was. `close` when all is done."""
         undone = self._differing_folders()
         self._make_folders(shelf)
-        differing = [(path, word) for path, word in self._differing_files() if path not in keep]
+        differing = self._differing_files()
         for path, _ in differing:
             if _state(self.base / path) is not None:
                 self.shelve(path, shelf)

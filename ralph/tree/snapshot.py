@@ -15,7 +15,7 @@ Not kept: ignored files, what is inside submodules and other repositories within
 import contextlib
 import hashlib
 import shutil
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,23 +128,21 @@ class TreeSnapshot:
             (self.store / _MANIFEST).unlink()
         shutil.rmtree(self.store, ignore_errors=True)
 
-    def changes(self, keep: Collection[str] = ()) -> list[str]:
-        """Say what is no longer as it was; the paths in `keep` do not matter.
+    def changes(self) -> list[str]:
+        """Say what is no longer as it was.
 
         Of what new ignore rules hide, only the rules are seen.
         """
         with _named_faults(self.repo.root):
             found = self._git_changes()
             found += self.refs.changes()
-            found += [f"{word} {path}" for path, word in self.tree.differing() if path not in keep]
+            found += [f"{word} {path}" for path, word in self.tree.differing()]
             found += [f"deleted {path}/ (not kept)" for path in self.tree.gone()]
             listing = self._listing()
-            return found + [
-                f"added {path}" for path in self._added(listing.files() + listing.rule_files(self.tree), keep)
-            ]
+            return found + [f"added {path}" for path in self._added(listing.files() + listing.rule_files(self.tree))]
 
-    def restore(self, aside: Path, keep: Collection[str] = ()) -> list[str]:
-        """Put everything back but the paths in `keep`; say what was undone.
+    def restore(self, aside: Path) -> list[str]:
+        """Put everything back; say what was undone.
 
         What was not is said as well, and ends in `(left: …)` or `(not kept)`.
         What stood in the way, and what is new, is moved to a folder in `aside`; commits stay under `refs/ralph/undone`.
@@ -154,7 +152,7 @@ class TreeSnapshot:
             shelf = Shelf(aside)
             head = detached_head(self.repo)
             undone = self._git_changes()
-            undone += [f"{word} {path}" for path, word in self.tree.restore(shelf, keep)]
+            undone += [f"{word} {path}" for path, word in self.tree.restore(shelf)]
             undone += [f"deleted {path}/ (not kept)" for path in self.tree.gone()]
             for place in self.git:
                 place.restore(shelf)
@@ -162,7 +160,7 @@ class TreeSnapshot:
                     place.shelve(path, shelf)
             self.repo.clear_stale_locks()
             undone += self.refs.restore(head, shelf)
-            undone += [f"added {path}" for path in self._take_away(shelf, keep, self._listing(aside))]
+            undone += [f"added {path}" for path in self._take_away(shelf, self._listing(aside))]
             for place in (*self.git, self.refs.log, self.tree):
                 place.close()
         return undone
@@ -171,16 +169,16 @@ class TreeSnapshot:
         """By the index as it was: an ignored file that was staged since is no new one."""
         return TreeListing(self.repo, self.git[0].copies / "index", self.store / _EXCLUDES, ours=[self.store, *ours])
 
-    def _take_away(self, shelf: Shelf, keep: Collection[str], listing: TreeListing) -> list[str]:
+    def _take_away(self, shelf: Shelf, listing: TreeListing) -> list[str]:
         """Move what is new aside, and leave no new directory empty; name the files.
 
         New ignore rules come first, the outermost before those whose folders they may hide: what else is new is then
         found by the rules that stood.
         """
         taken: list[str] = []
-        while rules := self._added(listing.rule_files(self.tree), keep):
+        while rules := self._added(listing.rule_files(self.tree)):
             taken += self._shelve([path for path in rules if path.count("/") == rules[0].count("/")], shelf)
-        taken += self._shelve(self._added(listing.files(), keep), shelf)
+        taken += self._shelve(self._added(listing.files()), shelf)
         for folder in listing.untracked_folders():
             self.tree.remove_if_empty(folder)
         return taken
@@ -191,7 +189,7 @@ class TreeSnapshot:
             self.tree.leave_no_folder(path)
         return paths
 
-    def _added(self, paths: Sequence[str], keep: Collection[str]) -> list[str]:
+    def _added(self, paths: Sequence[str]) -> list[str]:
         """Which of them are there and were not."""
         tree = self.tree
         inside = tuple(f"{path}/" for path in tree.nested)
@@ -200,7 +198,6 @@ class TreeSnapshot:
             for path in dict.fromkeys(paths)
             if path not in tree.files
             and path not in tree.folders
-            and path not in keep
             and (not f"{path}/".startswith(inside) or tree.is_replaced(path))
             and not tree.is_unread(path)
             and tree.has(path)

@@ -107,8 +107,8 @@ class Place:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def restore(self, *keep: str) -> list[str]:
-        return self.snapshot.restore(self.aside, keep)
+    def restore(self) -> list[str]:
+        return self.snapshot.restore(self.aside)
 
     def shelved(self) -> dict[str, Content]:
         return files(self.aside) if self.aside.exists() else {}
@@ -611,17 +611,6 @@ def test_ignore_rules_of_the_users_own_are_those_that_stood(place: Place, tmp_pa
     place.write("b.theirs", "theirs\n")
     assert place.snapshot.changes() == place.restore() == ["added b.theirs"]
     assert state(place.root) == place.before
-
-
-def test_what_is_to_be_kept_is_kept(place: Place) -> None:
-    place.write(".ralph/codebase-map.md", "# Map\n")
-    place.write(".ralph/other.md", "theirs\n")
-    assert place.restore(".ralph/codebase-map.md") == ["added .ralph/other.md"]
-    assert (place.root / ".ralph" / "codebase-map.md").read_text() == "# Map\n"
-    place.take()
-    place.write(".ralph/codebase-map.md", "# New map\n")
-    assert place.snapshot.changes([".ralph/codebase-map.md"]) == place.restore(".ralph/codebase-map.md") == []
-    assert place.restore() == ["changed .ralph/codebase-map.md"]
 
 
 def test_ralphs_own_files_are_none_of_it(place: Place) -> None:
