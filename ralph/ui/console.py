@@ -141,8 +141,8 @@ class Console:
                 return self._thought(event)
             case Tag.PROMPT:
                 return _labelled("told", event.text if self._verbose else one_line(event.text, 160))
-            case Tag.SYS:
-                return _labelled("ralph", event.text)
+            case Tag.SYS:  # ralph's own word, or the agent's of its surroundings
+                return _labelled("note", event.text)
             case Tag.TOOL | Tag.USER:
                 return _labelled("tool" if event.tag is Tag.TOOL else "user", event.text) if self._verbose else []
 

@@ -106,7 +106,7 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
     ("event", "text"),
     [
         (Text(Tag.AI, "one\ntwo"), "agent      one\n           two\n"),
-        (Text(Tag.SYS, "undone"), "ralph      undone\n"),
+        (Text(Tag.SYS, "undone"), "note       undone\n"),
         (Text(Tag.USER, "hello"), ""),
         (Text(Tag.TOOL, "hello"), ""),
         (ToolStart("1", "Bash", {"command": "ls", "description": "List"}), "Bash       ls\n"),
