@@ -20,8 +20,9 @@ MOST_CORRECTIONS = 3
 
 _EXAMPLE = '{"summary": "what you accomplished"}'
 _LONGEST_WORDS = 4000
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\(B|\ufeff")
+"""What a terminal or a reader of Unicode does not show."""
 
 
 class Reply(StrEnum):
@@ -106,7 +107,7 @@ def without_promise(words: str) -> str:
 
 def _is_promise(line: str) -> bool:
     """Whether a line is the promise and nothing else; what is printed for a terminal may be coloured."""
-    return PROMISE in line and _COLOUR.sub("", line).strip("\ufeff \t\r\n") == PROMISE
+    return PROMISE in line and _COLOUR.sub("", line).strip(" \t\r\n") == PROMISE
 
 
 def _last_of(words: str) -> str:
@@ -140,7 +141,7 @@ class Promise:
             return self
         promise = self
         for line in text.split("\n"):
-            if mark := _FENCE.match(line):
+            if mark := _FENCE.match(_COLOUR.sub("", line)):
                 promise = promise._after_fence(mark[1], closes=not mark[2].strip())
             elif _is_promise(line):
                 promise = replace(promise, quoted=True) if promise.fence else replace(promise, kept=True)

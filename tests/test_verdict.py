@@ -86,6 +86,8 @@ def said(*texts: str) -> bool:
         (f"\x1b[1;32m{PROMISE}\x1b[0m",),
         ("```", "code", "```", "```", PROMISE),
         ("```sh", "code", "```", f"\ufeff{PROMISE}\r"),
+        ("```a``` is inline", PROMISE, "```", "code", "```"),
+        (f"\x1b[1m{PROMISE}\x1b(B\x1b[m",),
     ],
 )
 def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, ...]) -> None:
@@ -104,6 +106,7 @@ def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, 
         ("<promise>", "COMPLETE</promise>"),
         (f"```\n{PROMISE}\n```",),
         ("````", "```", PROMISE, "```", "````"),
+        ("\x1b[32m```\x1b[0m", PROMISE, "\ufeff\x1b[32m```\x1b[0m", "not done"),
         ("~~~", "```", PROMISE, "```", "~~~"),
         (f"no line of its own\u2028{PROMISE}",),
         (f"nor this\r{PROMISE}",),

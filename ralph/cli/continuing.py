@@ -102,7 +102,8 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     if spent.cost_usd > run.spend.cost_usd or spent.tokens > run.spend.tokens:
         if not saved.rebuilt_because:
             tokens = f"{spent.tokens - run.spend.tokens:,} tokens"
-            more = format_money(spent.cost_usd - run.spend.cost_usd) if spent.costed else tokens
+            dollars = spent.cost_usd - run.spend.cost_usd
+            more = format_money(dollars) if dollars > 0 else tokens
             said.append(f"counted what had been spent but not recorded: {more}")
         run = run.spent(spent)
     opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"

@@ -49,6 +49,7 @@ class Pursuit:
             with refusing_a_bad_disk():
                 self._refuse_early()
                 held.enter_context(self.lock)
+                refuse_after_a_cut_pass(self.asked.place.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.enter_context(self.stage.signals.watched())
                 ended = self._end_operation_after_a_cut()
@@ -67,7 +68,6 @@ class Pursuit:
         if self._was_cut():
             return  # what stands in the tree may be the agent's: it is put right under the lock, then read
         if (repo := self.asked.place.standing()) is not None:
-            refuse_after_a_cut_pass(repo, self.journal.directory.parent)
             self.repo = repo
             self._settle()
             self._look()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ralph import jsonline, plugins
-from ralph.errors import DiskError, UsageError
+from ralph.errors import DiskError, RalphError, UsageError
 from ralph.events import Event, to_json
 from ralph.lines import LineSplitter, Oversized
 from ralph.quantities import timestamp
@@ -44,7 +44,7 @@ def retell(file: str, name: str, *, as_json: bool) -> None:
     if not as_json:
         console.close_session()
     if outlet.fault is not None:
-        raise DiskError("stdout", outlet.fault)
+        raise RalphError(f"stdout: {outlet.fault.strerror}", "let it be written elsewhere, or free some space")
 
 
 def _opened(file: str) -> AbstractContextManager[BinaryIO]:

@@ -12,7 +12,7 @@ from ralph import __version__, environ, gitrepo, protected, settings
 from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
-from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in, told_deed
+from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.events import RunEnded, RunStarted
@@ -25,8 +25,6 @@ from ralph.runners import Request
 from ralph.scouting import ScoutKit, Survey, scout
 from ralph.ui.console import Detail
 from ralph.windows import EXCLUDES
-
-_BEFORE = "codebase-map.md.before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +50,23 @@ class Surveying:
         self.prompt = Prompts(self.root / ".ralph" / "prompts").scout(self.root, reply=self.agent.runner.reply)
         self.lock = RepoLock(directory, "ralph understand")
         self.journal = journal_of_passes(directory)
+        at = timestamp(time.time()).replace(":", "")
+        self.kept_map = self.journal.directory / f"codebase-map-{at}.md"
         self.stage = Stage(self.root, flags.detail, as_json=flags.json)
 
     def carry_out(self) -> int:
         self.lock.probe()
-        refuse_after_a_cut_pass(self.repo, self.journal.directory.parent)
         with contextlib.ExitStack() as held:
             with refusing_a_bad_disk():
                 held.enter_context(self.lock)
+                refuse_after_a_cut_pass(self.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.enter_context(self.stage.signals.watched())
                 self.journal.open()
                 held.callback(self.journal.close)
                 self.repo.exclude(EXCLUDES)
                 store = store_in(self.journal.directory, timestamp(time.time()))
-                self.ground = Ground(self.repo, store, self.journal.undone, self._pause)
+                self.ground = Ground.take(self.repo, store, self.journal.undone, self._pause)
                 held.callback(self.ground.leave)
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
@@ -126,11 +126,14 @@ class Surveying:
             read_only=True,
         )
 
+    def _replaces(self, drawn: str) -> bool:
+        return bool(self.ground.map) and self.ground.map.decode("utf-8", "replace").strip() != drawn
+
     def _write(self, drawn: str) -> None:
         """Put the map in its place; the one before it is kept in the journal."""
-        if self.ground.map and self.ground.map != drawn:
-            replace_file(self.journal.directory / _BEFORE, self.ground.map + "\n")
         path = self.root / MAP
+        if self._replaces(drawn):
+            replace_file(self.kept_map, self.ground.map)
         path.parent.mkdir(exist_ok=True)
         replace_file(path, drawn.rstrip() + "\n", mode=0o644)
         for snapshot in self.journal.directory.parent.glob("*/snapshot"):
@@ -171,14 +174,14 @@ class Surveying:
             lines = len(survey.map.splitlines())
             size = f"{lines} line{'' if lines == 1 else 's'}"
             yield "result", f"the map is {MAP}, {size}; workers read it from now on"
-            if self.ground.map and self.ground.map != survey.map:
-                yield "", f"the one before is kept: {self.journal.directory / _BEFORE}"
+            if self._replaces(survey.map):
+                yield "", f"the one before is kept: {self.kept_map}"
         else:
             yield "result", f"failed: {survey.reason}" if survey.exit_code == 1 else survey.reason
         yield "", f"{cost} · {spent_tokens(spend)} · {format_duration(self.stage.seconds)}"
         yield "files", f"raw logs in {self.journal.logs}"
-        if self.journal.undone.exists():
-            yield "", f"what scouts had changed or added is kept in {self.journal.undone}"
+        if self.ground.has_undone:
+            yield "", f"what the scout had put in place of something, or added, is kept in {self.journal.undone}"
         if survey.hint:
             yield "next", survey.hint
 
@@ -188,14 +191,16 @@ def put_back() -> Iterator[str]:
     repo, directory = _place(environ.without_redirections())
     lock, journal = RepoLock(directory, "ralph understand"), journal_of_passes(directory)
     lock.probe()
-    snapshots = cut_passes(repo, directory)
-    if not snapshots:
-        raise UsageError("no `ralph understand` was cut off here: there is nothing to put back")
     with lock:
-        for snapshot in reversed(snapshots):  # the oldest last: that is how it was before all of them
-            yield from map(told_deed, snapshot.restore(journal.undone))
-            snapshot.discard()
-    yield f"the tree is as it was; what stood there instead is in {journal.undone}"
+        grounds = cut_passes(repo.root, directory)
+        if not grounds:
+            raise UsageError("no `ralph understand` was cut off here and left changes: there is nothing to put back")
+        deeds: list[str] = []
+        for ground in reversed(grounds):  # the oldest last: that is how it was before all of them
+            deeds += ground.put_back().deeds
+            ground.leave()
+    yield from deeds
+    yield f"the tree is as it was, but for what is said; what stood there instead is in {journal.undone}"
 
 
 def _place(env: Mapping[str, str]) -> tuple[gitrepo.Repo, Path]:

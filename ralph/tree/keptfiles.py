@@ -1,4 +1,4 @@
-"""Files below one directory as they were: recorded, copied, compared and put back. No git here; see `treesnapshot`."""
+"""Files below one directory as they were: recorded, copied, compared and put back. No git here; see `snapshot`."""
 
 import contextlib
 import os

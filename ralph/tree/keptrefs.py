@@ -61,8 +61,10 @@ class KeptRefs:
         return cls(repo, log, refs, jsonline.text(said["own"]), elsewhere)
 
     def changes(self) -> list[str]:
-        """Say what is not where it was."""
-        return [_said(change) for change in self._moved(_refs(self.repo))]
+        """Say what is not where it was, but for what is another work tree's."""
+        moved = self._moved(_refs(self.repo))
+        left = self._not_ours_to_move(moved).keys() - {f"refs/heads/{self.repo.branch()}"}  # HEAD is not put back yet
+        return [_said(change) for change in moved if change[0] not in left]
 
     def _moved(self, now: dict[str, str]) -> list[Change]:
         moved = [

@@ -35,7 +35,7 @@ _OF_THE_TREE = (
     "rebase-apply", "sequencer",
 )  # fmt: skip
 _EXCLUDES = "excludes"
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
 _VERSION = 1
 _OF_THE_REPOSITORY = ("config", "hooks", "info")
 
@@ -85,7 +85,7 @@ class TreeSnapshot:
     def stored(cls, repo: Repo, store: Path) -> "TreeSnapshot | None":
         """Take up the snapshot in `store` that another process took of this tree; None if it is not whole."""
         try:
-            said = jsonline.mapping(jsonline.decode((store / _MANIFEST).read_text("ascii")))
+            said = jsonline.mapping(jsonline.decode((store / MANIFEST).read_text("ascii")))
             common = Path(jsonline.text(said["common"]))
             # An agent may have written the manifest: it says nothing of where to write but what the repository says.
             if (
@@ -115,7 +115,7 @@ class TreeSnapshot:
             "git": [place.recorded() for place in self.git],
             "tree": self.tree.recorded(),
         }
-        replace_file(self.store / _MANIFEST, jsonline.encode_line(manifest))
+        replace_file(self.store / MANIFEST, jsonline.encode_line(manifest))
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class TreeSnapshot:
     def discard(self) -> None:
         """Forget the copies; the manifest first, for what is half removed must not be restored by the next process."""
         with contextlib.suppress(OSError):
-            (self.store / _MANIFEST).unlink()
+            (self.store / MANIFEST).unlink()
         shutil.rmtree(self.store, ignore_errors=True)
 
     def changes(self) -> list[str]:

@@ -116,12 +116,16 @@ def test_any_command_can_scout(repo: Path, ralph: Ralph, tmp_path: Path, transcr
     assert the_map(repo).count("- more\n") == 1000
 
 
-def test_an_earlier_map_is_kept_beside(repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path) -> None:
-    claude_script([summary("old map")], [summary("new map")])
+def test_every_earlier_map_is_kept_to_the_byte(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    claude_script([summary("second")], [summary("third")])
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph" / "codebase-map.md").write_bytes(b"caf\xe9, by hand\n")
     assert [ralph("understand").exit_code for _ in range(2)] == [0, 0]
-    assert the_map(repo) == "new map\n"
-    (kept,) = (world / "ralph" / "runs").glob("*/.understand/codebase-map.md.before")
-    assert kept.read_text() == "old map\n"
+    assert the_map(repo) == "third\n"
+    kept = sorted((world / "ralph" / "runs").glob("*/.understand/codebase-map-*.md"))
+    assert [path.read_bytes() for path in kept] == [b"caf\xe9, by hand\n", b"second\n"]
 
 
 def test_a_scout_that_fails_leaves_no_map_and_the_old_one_stands(
@@ -231,19 +235,28 @@ def test_an_interrupt_undoes_what_was_begun(repo: Path, ralph: Ralph, claude_scr
     assert everything(repo) == before
 
 
+def kill_a_pass(ralph: Ralph, *args: str, cwd: Path | None = None) -> None:
+    """Kill ralph when its scout has done what the script says."""
+    with ralph.start("understand", "--json", *args, cwd=cwd) as running:
+        running.wait_for("tool_end")
+        running.send(9)
+        running.wait()
+
+
 def test_nothing_is_built_on_what_a_killed_pass_had_changed(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
     write_goal(repo)
     claude_script([write("README.md", "overwritten"), hang()], [summary(THE_MAP)])
-    with ralph.start("understand", "--json") as running:
-        running.wait_for("tool_end")
-        running.send(9)
-        running.wait()
+    kill_a_pass(ralph)
 
-    refused = [ralph("understand"), ralph("run", "goal.md", "--allow-dirty")]
+    refused = [
+        ralph("understand"),
+        ralph("run", "goal.md", "--allow-dirty"),
+        ralph("run", "goal.md", "--branch", "new"),
+    ]
 
-    assert [done.exit_code for done in refused] == [2, 2]
+    assert [done.exit_code for done in refused] == [2, 2, 2]
     assert "ralph understand --put-back" in refused[1].stderr
     store = Path(refused[0].stderr.strip().rpartition("rm -r ")[2])
     assert (store / "tree" / "README.md").read_bytes() == b"# Example\n"
@@ -253,6 +266,72 @@ def test_nothing_is_built_on_what_a_killed_pass_had_changed(
     assert not store.exists()
     assert ralph("understand").exit_code == 0
     assert ralph("understand", "--put-back").exit_code == 2
+
+
+def test_nor_is_a_run_continued_on_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    write_goal(repo)
+    claude_script([hang()], [write("README.md", "overwritten"), hang()], [summary("DONE")])
+    with ralph.start("run", "goal.md", "--json") as running:
+        running.wait_for("session_started")
+        running.send(9)
+        running.wait()
+    kill_a_pass(ralph)
+    assert ralph("run", "goal.md").exit_code == 2
+    assert ralph("understand", "--put-back").exit_code == 0
+    assert ralph("run", "goal.md").exit_code == 0
+
+
+def test_a_killed_pass_that_changed_nothing_is_forgotten(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    """What is done later must not be taken for its agent's doing, and taken back."""
+    write_goal(repo)
+    claude_script([run("true"), hang()], [write("a.txt", "a"), summary("DONE")])
+    kill_a_pass(ralph)
+    assert [ralph("run", "goal.md").exit_code for _ in range(2)] == [0, 0]
+    assert not list((world / "ralph" / "runs").glob("*/.understand/before-*"))
+    assert ralph("understand", "--put-back").exit_code == 2
+    assert len(commits(repo)) == 3
+
+
+def test_the_judge_that_git_ignores_is_put_back_after_a_kill_as_well(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    (repo / ".gitignore").write_text("/.ralph/\n")
+    git(repo, "add", ".gitignore")
+    git(repo, "commit", "--quiet", "--message", "ignore")
+    write_goal(repo)
+    write_check(repo)
+    (repo / ".ralph" / "codebase-map.md").write_text("my own map\n")
+    before = (repo / ".ralph" / "check").read_text()
+    claude_script([run("printf '#!/bin/sh\\n' > .ralph/check; echo junk > .ralph/codebase-map.md"), hang()])
+    kill_a_pass(ralph)
+    assert ralph("run", "goal.md").exit_code == 2
+    assert ralph("understand", "--put-back").exit_code == 0
+    assert (repo / ".ralph" / "check").read_text() == before
+    assert the_map(repo) == "my own map\n"
+
+
+@pytest.mark.parametrize("deed", ["rm .git", "echo 'gitdir: /nowhere' > .git"])
+def test_a_linked_work_tree_stays_linked(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path, deed: str
+) -> None:
+    linked = tmp_path / "linked"
+    git(repo, "worktree", "add", "--quiet", "-b", "other", str(linked))
+    claude_script([run(deed), summary(THE_MAP)])
+    done = ralph("understand", cwd=linked)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "the scout changed .git; that was undone" in done.stdout
+    assert git(linked, "branch", "--show-current") == "other"
+    assert the_map(linked) == THE_MAP + "\n"
+
+
+def test_a_map_that_is_written_again_as_it_was_is_the_map(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([summary("good map")], [run("echo 'good map' > .ralph/codebase-map.md"), summary("I wrote the map.")])
+    assert [ralph("understand").exit_code for _ in range(2)] == [0, 0]
+    assert the_map(repo) == "good map\n"
 
 
 def test_a_map_that_is_made_after_a_run_was_cut_off_stands(

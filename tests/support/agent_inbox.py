@@ -40,8 +40,11 @@ class Log:
     """What the agent heard and spent, one JSON line each, for the test to read."""
 
     def __init__(self, path: str, start: int) -> None:
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+        self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
         self._start = start
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":  # who is killed may tear a write at a page's end
+            os.write(self._file, b"\n")
 
     def note(self, kind: str, **facts: object) -> None:
         os.write(self._file, json.dumps({"kind": kind, "start": self._start, **facts}).encode() + b"\n")

@@ -182,8 +182,8 @@ class ScriptedAgent:
 
     def _entries(self, kind: str) -> list[dict[str, Any]]:
         log = self.path.with_name("heard.jsonl")
-        entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-        return [entry for entry in entries if entry["kind"] == kind]
+        lines = log.read_text().split("\n") if log.exists() else []
+        return [entry for line in lines if (entry := _whole(line)).get("kind") == kind]
 
 
 def scripted_agent(
@@ -233,6 +233,14 @@ class ClaudeScript:
         context_window: int = CONTEXT_WINDOW,
     ) -> ScriptedAgent:
         return scripted_agent(self.directory, sessions, tokens=tokens, cost=cost, context_window=context_window)
+
+
+def _whole(line: str) -> dict[str, Any]:
+    """An entry; nothing for one that is torn, since its agent was killed, or still being written."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return {}
 
 
 def _turns(session: Session) -> list[Turn]:

@@ -37,7 +37,7 @@ def test_the_example_is_an_agent(tmp_path: Path, language: str, interpreter: str
 
 
 def test_every_type_tag_status_and_figure_is_described() -> None:
-    figures = [field.name for field in dataclasses.fields(Usage)]
+    figures = [field.name for field in dataclasses.fields(Usage) if field.name != "cost_is_estimate"]  # ralph's own
     missing = [word for word in (*AGENT_TYPES, *Tag, *ToolStatus, *figures) if f"`{word}`" not in DOCUMENT]
     assert missing == []
     assert f"`{SENTINEL}`" in DOCUMENT
