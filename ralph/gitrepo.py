@@ -156,14 +156,20 @@ class Repo:
         _, out, _ = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", base, "--", *paths)
         return frozenset(path for path in out.split("\0") if path)
 
-    def commit_all(self, message: str, goal: Path, owned: Collection[str] = ()) -> Committed:
+    def commit_all(
+        self, message: str, goal: Path, owned: Collection[str] = (), *, disturbed: bool = False
+    ) -> Committed:
         """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`.
 
-        Those of the latter that are `owned` are put into the commit though the agent has committed that they are gone.
+        Those of the latter that are `owned` are in the commit though the agent has made git forget or ignore them.
+        `disturbed`: it has committed by itself, so that nothing else would tell.
         """
         self.clear_stale_locks()  # the session may have been ended in the middle of a git command of its own
         status = self._status()
-        staged = self._unstage(status, goal)
+        if disturbed or any(entry[0] == "D" and entry[3:] in owned for entry in status):
+            self._reclaim(owned)
+            status = self._status()
+        staged = self._unstage(status, goal, owned)
         if staged:
             status = self._status()
         untracked = [entry[3:] for entry in status if entry.startswith("??")]
@@ -192,11 +198,23 @@ class Repo:
         paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
         self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
 
-    def _unstage(self, status: Sequence[str], goal: Path) -> list[str]:
+    def _reclaim(self, owned: Collection[str]) -> None:
+        """Have git know again what is the user's and was committed; a rule that ignores it has no say."""
+        present = [path for path in owned if (self.root / path).is_file()]
+        if present:
+            paths = "\0".join(present).encode("utf-8", "surrogateescape")
+            options = ("--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
+            self._git("--literal-pathspecs", "add", *options, said=paths)
+
+    def _unstage(self, status: Sequence[str], goal: Path, owned: Collection[str]) -> list[str]:
         """Take out of the index what the agent has put there and we would not; name it."""
         added = [entry[3:] for entry in status if "A" in entry[:2]]  # " A": announced with `git add --intent-to-add`
         repositories = self._undeclared_repositories(added)
-        unwanted = [path for path in added if looks_secret(path) or self._is_ours(path, goal) or path in repositories]
+        unwanted = [
+            path
+            for path in added
+            if path not in owned and (looks_secret(path) or self._is_ours(path, goal) or path in repositories)
+        ]
         if unwanted:
             paths = "\0".join(unwanted).encode("utf-8", "surrogateescape")
             options = ("--cached", "--quiet", "--force", "--pathspec-from-file=-", "--pathspec-file-nul")

@@ -273,7 +273,8 @@ class Pursuit:
 
     def _commit(self, message: str) -> gitrepo.Committed:
         """Commit; what is left out is told once, not again with every iteration."""
-        committed = self.repo.commit_all(message, self.goal.path, self._owned)
+        disturbed = self.repo.head() != self._tip
+        committed = self.repo.commit_all(message, self.goal.path, self._owned, disturbed=disturbed)
         self._tip = committed.sha
         news = [path for path in committed.left_out if path not in self._told_left_out]
         nested = [path for path in committed.nested if path not in self._told_left_out]

@@ -265,7 +265,15 @@ def test_what_the_check_did_is_not_the_sessions_fault(repo: Path, ralph: Ralph, 
     assert git(repo, "branch", "--show-current") == "main"
 
 
-@pytest.mark.parametrize("deed", ["git rm -rq .ralph", "git rm -q .ralph/check; mkdir .ralph/check"])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "git rm -rq .ralph; git commit -qm gone",
+        "git rm -q .ralph/check; mkdir .ralph/check; git commit -qm gone",
+        "git rm -rq --cached .ralph goal.md; printf '/.ralph/\n/goal.md\n' > .gitignore; git add -A; git commit -qm x",
+        "git rm -rq --cached .ralph; echo '/.ralph/' > .gitignore",
+    ],
+)
 def test_what_the_user_had_committed_of_his_own_is_in_every_iteration(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, deed: str
 ) -> None:
@@ -273,7 +281,7 @@ def test_what_the_user_had_committed_of_his_own_is_in_every_iteration(
     write_goal(repo)
     write_check(repo)
     commit_all(repo, "mine")
-    claude_script([run(f"{deed}; git commit -qm gone"), summary("one step")])
+    claude_script([run(deed), summary("one step")])
     ralph("run", "goal.md", "--max-iterations", "1")
     assert git(repo, "ls-files", ".ralph", "goal.md") == ".ralph/check\ngoal.md"
     assert git(repo, "status", "--porcelain") == ""
