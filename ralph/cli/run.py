@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ralph.cli import flags
+
 
 def run(
     goal: Annotated[Path, typer.Argument(metavar="GOAL.md", help="A Markdown file with an `## Objective`.")],
@@ -14,28 +16,19 @@ def run(
     branch: Annotated[
         str | None, typer.Option(help="Work on this branch; created if it does not exist. In a clone: ralph/<goal>.")
     ] = None,
-    agent: Annotated[str | None, typer.Option(help="The agent: claude, codex, custom, ralph-claude or demo.")] = None,
-    agent_cmd: Annotated[
-        str | None,
-        typer.Option(metavar="CMD", help="The agent is this command; it reads the prompt on stdin, or {prompt_file}."),
-    ] = None,
-    transcript: Annotated[
-        str | None, typer.Option(help="How its output is read: auto, claude, codex, rtf1 or plain.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The model, by alias or full name.")] = None,
-    reasoning: Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")] = None,
+    agent: flags.Agent = None,
+    agent_cmd: flags.AgentCmd = None,
+    transcript: flags.Transcript = None,
+    model: flags.Model = None,
+    reasoning: flags.Reasoning = None,
     max_iterations: Annotated[str | None, typer.Option(metavar="N", help="Stop after so many iterations.")] = None,
     duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop after so long (90s, 30m, 4h), counted from this start.")
     ] = None,
     max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Stop when so much is spent.")] = None,
     max_tokens: Annotated[str | None, typer.Option(metavar="N", help="Stop when so many tokens are used.")] = None,
-    iteration_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End a session that takes longer.")
-    ] = None,
-    idle_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End a session that is silent for so long.")
-    ] = None,
+    iteration_timeout: flags.IterationTimeout = None,
+    idle_timeout: flags.IdleTimeout = None,
     resume: Annotated[
         bool, typer.Option("--continue", help="Continue the unfinished run; refuse if there is none.")
     ] = False,
@@ -48,14 +41,12 @@ def run(
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Start although the tree has changes; they join the first commit.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")
-    ] = False,
+    as_json: flags.AsJson = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the prompt and the command; start nothing.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")] = False,
+    quiet: flags.Quiet = False,
+    verbose: flags.Verbose = False,
 ) -> None:
     """Hold fresh agent sessions on GOAL until it is proven done or a limit is reached.
 
@@ -72,8 +63,8 @@ def run(
         "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout, "check": check,
         "require_check": require_check or None,
     }  # fmt: skip
-    flags = RunFlags(goal, repo, branch, resume, fresh, no_check, allow_dirty, as_json, dry_run, quiet, verbose)
-    asked = look(flags, {name: value for name, value in written.items() if value is not None})
+    chosen = RunFlags(goal, repo, branch, resume, fresh, no_check, allow_dirty, as_json, dry_run, quiet, verbose)
+    asked = look(chosen, {name: value for name, value in written.items() if value is not None})
     if dry_run:
         print_dry_run(asked)
     else:

@@ -4,32 +4,23 @@ from typing import Annotated
 
 import typer
 
+from ralph.cli import flags
+
 
 def understand(
-    agent: Annotated[str | None, typer.Option(help="The agent: claude, codex, custom, ralph-claude or demo.")] = None,
-    agent_cmd: Annotated[
-        str | None,
-        typer.Option(metavar="CMD", help="The agent is this command; it reads the prompt on stdin, or {prompt_file}."),
-    ] = None,
-    transcript: Annotated[
-        str | None, typer.Option(help="How its output is read: auto, claude, codex, rtf1 or plain.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The model, by alias or full name.")] = None,
-    reasoning: Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")] = None,
-    iteration_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End a session that takes longer.")
-    ] = None,
-    idle_timeout: Annotated[
-        str | None, typer.Option(metavar="TIME", help="End a session that is silent for so long.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")
-    ] = False,
+    agent: flags.Agent = None,
+    agent_cmd: flags.AgentCmd = None,
+    transcript: flags.Transcript = None,
+    model: flags.Model = None,
+    reasoning: flags.Reasoning = None,
+    iteration_timeout: flags.IterationTimeout = None,
+    idle_timeout: flags.IdleTimeout = None,
+    as_json: flags.AsJson = False,
     undo: Annotated[
         bool, typer.Option("--put-back", help="Put the tree back as it was before a pass that was killed, and end.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")] = False,
+    quiet: flags.Quiet = False,
+    verbose: flags.Verbose = False,
 ) -> None:
     """Let a scout read the repository and write .ralph/codebase-map.md, which later workers are given.
 
