@@ -1,11 +1,10 @@
-"""What one session planned, did and used: a fold over its events that holds no more than its open calls and names."""
+"""What one session did and used: a fold over its events that holds no more than its open calls and names."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from ralph.events import Event, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
+from ralph.events import Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
 from ralph.verdict import TOOL
 
 MOST_NAMES = 50
@@ -15,7 +14,6 @@ OTHER = "other"
 NAMELESS = "tool"
 """The name of a call that ended without having begun."""
 
-_LONGEST_PLAN = 16_000
 _LOOKED_AT = 200
 _PLAN = re.compile(r"[*#_> ]*plan(?![a-z])", re.IGNORECASE)
 
@@ -39,9 +37,8 @@ class ToolRow:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a session planned, the tools it called (most frequent first), and the last it said of its use."""
+    """The tools that a session called, most frequent first, and the last it said of its use."""
 
-    plan: str = ""
     tools: tuple[ToolRow, ...] = ()
     usage: Usage | None = None
 
@@ -55,14 +52,6 @@ class Ended:
     lines: int
 
 
-def digest(events: Iterable[Event]) -> Digest:
-    """Fold the events of one session, without stamps: a duration counts only if the agent told it."""
-    tally = Tally()
-    for event in events:
-        tally.take(event)
-    return tally.digest()
-
-
 class Tally:
     """Takes in a session's events one by one, in whatever order an agent reports them.
 
@@ -70,36 +59,19 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self._plans: list[str] = []
+        self._has_planned = False
         self._rows: dict[str, _Row] = {}
         self._open: dict[str, _Call] = {}
         self._usage: Usage | None = None
-
-    def take(self, event: Event, at: str | None = None) -> None:
-        match event:
-            case Text():
-                self.says(event)
-            case ToolStart():
-                self.starts(event, at)
-            case ToolOutput():
-                self.prints(event)
-            case ToolEnd():
-                self.ends(event, at)
-            case Usage():
-                self.uses(event)
-            case _:
-                pass
 
     def says(self, event: Text) -> bool:
         """Take in a text; tell whether it is the plan, or a new one: the first thought, or one that is headed so."""
         if event.tag is not Tag.THINK:
             return False
         text = event.text.strip()
-        if not text or (self._plans and _PLAN.match(text[:_LOOKED_AT]) is None):
+        if not text or (self._has_planned and _PLAN.match(text[:_LOOKED_AT]) is None):
             return False
-        self._plans.append(text[:_LONGEST_PLAN])
-        while sum(map(len, self._plans)) > _LONGEST_PLAN:  # a new plan is worth more than an old one
-            del self._plans[0]
+        self._has_planned = True
         return True
 
     def starts(self, event: ToolStart, at: str | None = None) -> None:
@@ -139,7 +111,7 @@ class Tally:
             ToolRow(name, row.calls, row.ok, row.failed, row.seconds, row.lines) for name, row in self._rows.items()
         ]
         rows.sort(key=lambda row: -row.calls)
-        return Digest("\n\n".join(self._plans), tuple(rows), self._usage)
+        return Digest(tuple(rows), self._usage)
 
     def _row(self, name: str) -> "_Row":
         row = self._rows.get(name)
