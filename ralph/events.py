@@ -110,6 +110,8 @@ class RateLimited:
     status: str
     resets_at: float | None
     kind: str
+    used: float | None = None
+    """The share of it that is used, from 0 to 1, where the agent tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +212,21 @@ class CheckEnded:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
+    """No session is held; `until` None: until the user says so."""
+
     type: ClassVar[str] = "waiting"
     reason: str
-    until: float
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guided:
+    """What became of a guidance of the user's: received, acknowledged, unacknowledged (told again) or dropped."""
+
+    type: ClassVar[str] = "guidance"
+    number: int
+    text: str
+    status: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +239,7 @@ class RunEnded:
 
 AgentEvent = Text | ToolStart | ToolOutput | ToolEnd | Usage | Meta
 SessionEvent = SessionStarted | RateLimited | ApiRetry | TurnEnded | SessionEnded
-RunEvent = RunStarted | IterationStarted | IterationEnded | CheckEnded | Waiting | RunEnded
+RunEvent = RunStarted | IterationStarted | IterationEnded | CheckEnded | Waiting | Guided | RunEnded
 Event = AgentEvent | SessionEvent | RunEvent
 
 AGENT_TYPES = ("text", "tool_start", "tool_output", "tool_end", "usage", "meta")

@@ -1,4 +1,6 @@
-"""Both ends of a long text: what came first and what came last say most about a failure."""
+"""Texts quoted: both ends of a long one, which say most about a failure, and a fence that nothing in it can close."""
+
+import re
 
 _HEAD = 3000
 _TAIL = 5000
@@ -32,3 +34,10 @@ def both_ends(text: str, most: int) -> str:
         return text
     half = most // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[len(text) - half :]}"
+
+
+def fenced(text: str) -> str:
+    """Quote a text so that nothing in it can close the quote."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text.rstrip()}\n{fence}"

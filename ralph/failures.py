@@ -17,6 +17,7 @@ class End(StrEnum):
 
     OK = "ok"
     DONE = "done"
+    BLOCKED = "blocked"
     INVALID = "invalid"
     CRASHED = "crashed"
     NO_RESULT = "no-result"
@@ -37,9 +38,10 @@ class Policy(StrEnum):
     """Who pays for an end."""
 
     ITERATION = "an iteration"
+    CONFIRM = "an iteration; if the next session confirms it, exit 6 with its reason"
     FAILURE = "a failure"
     RETRY_ONCE = "one immediate retry, then a failure"
-    WAIT = "wait until the quota resets; the same iteration again, free"
+    WAIT = "wait until the quota resets, or try again now and then; the same iteration again, free"
     BACKOFF = "backoff with jitter, bounded, then a failure"
     STOP = "stop now, exit 6 with the next command"
     SHRINK = "shrink the prompt once, then a failure"
@@ -60,6 +62,7 @@ _LOGIN = (
 TABLE: dict[End, Row] = {
     End.OK: Row("a valid verdict", Policy.ITERATION),
     End.DONE: Row("a valid verdict that claims the goal is reached", Policy.ITERATION),
+    End.BLOCKED: Row("a valid verdict that says only a person can clear the way", Policy.CONFIRM),
     End.INVALID: Row("no valid structured output after 3 corrections", Policy.FAILURE),
     End.CRASHED: Row("the agent exited, or was killed, in the middle", Policy.RETRY_ONCE),
     End.NO_RESULT: Row("the agent exited without a result", Policy.RETRY_ONCE),
@@ -117,6 +120,7 @@ class Ending:
 
 
 _LIMIT_TEXT = re.compile(r"\b(?:hit|reached) your\b.{0,40}\blimits?\b|\busage limit reached\b", re.IGNORECASE)
+_OF_VERDICT = {Verdict.CONTINUE: End.OK, Verdict.DONE: End.DONE, Verdict.BLOCKED: End.BLOCKED}
 _SPENT = ("error_max_turns", "error_max_budget_usd")
 
 
@@ -133,7 +137,7 @@ def classify(seen: Evidence) -> Ending:
     if isinstance(answer, Answer) and not (seen.turn is not None and seen.turn.is_error):
         if seen.denials:
             return Ending(End.DENIED, describe_denials(seen.denials), answer)
-        return Ending(End.DONE if answer.verdict is Verdict.DONE else End.OK, answer=answer)
+        return Ending(_OF_VERDICT[answer.verdict], answer=answer)
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
     if seen.turn is not None and seen.turn.is_error:
@@ -221,7 +225,12 @@ def _words(turn: TurnEnded) -> str:
 MOST_BACKOFFS = 6
 _FIRST_BACKOFF = 5.0
 _LONGEST_BACKOFF = 300.0
+MOST_QUOTA_WAITS = 60
+"""Tries to outwait a quota that does not say when it resets: a day and more, since no other limit holds for longer."""
+_FIRST_QUOTA_WAIT = 60.0
+_LONGEST_QUOTA_WAIT = 1800.0
 _AFTER_RESET = 5.0
+"""Seconds after the reset: the clocks of both sides need not agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +239,7 @@ class Tries:
 
     retried: bool = False
     backoffs: int = 0
+    quota_waits: int = 0
     shrunk: bool = False
 
 
@@ -269,7 +279,7 @@ def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial
     row = TABLE[ending.end]
     reason = f"{ending.end}: {ending.reason}" if ending.reason else f"{ending.end}: {row.meaning}"
     match row.policy:
-        case Policy.ITERATION if ending.answer is not None:
+        case Policy.ITERATION | Policy.CONFIRM if ending.answer is not None:
             return Finished(ending.answer)
         case Policy.STOP if ending.end is End.DENIED and on_denial == "continue" and ending.answer is not None:
             return Finished(ending.answer)
@@ -284,8 +294,16 @@ def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial
             return Again(reason, replace(tries, shrunk=True))
         case Policy.WAIT if ending.resets_at is not None and ending.resets_at > now:
             return Again(reason, tries, not_before=ending.resets_at + _AFTER_RESET)
-        case Policy.WAIT | Policy.BACKOFF if tries.backoffs < MOST_BACKOFFS:
-            delay = min(_FIRST_BACKOFF * 2**tries.backoffs, _LONGEST_BACKOFF) * (0.5 + jitter / 2)
+        case Policy.WAIT if tries.quota_waits < MOST_QUOTA_WAITS:
+            delay = _delay(tries.quota_waits, _FIRST_QUOTA_WAIT, _LONGEST_QUOTA_WAIT, jitter)
+            return Again(reason, replace(tries, quota_waits=tries.quota_waits + 1), not_before=now + delay)
+        case Policy.BACKOFF if tries.backoffs < MOST_BACKOFFS:
+            delay = _delay(tries.backoffs, _FIRST_BACKOFF, _LONGEST_BACKOFF, jitter)
             return Again(reason, replace(tries, backoffs=tries.backoffs + 1), not_before=now + delay)
         case _:
             return Failed(reason)
+
+
+def _delay(tries: int, first: float, longest: float, jitter: float) -> float:
+    """Twice as long each time, bounded, and never the same for all who wait."""
+    return min(first * 2 ** min(tries, 30), longest) * (0.5 + jitter / 2)

@@ -1,98 +1,37 @@
 """The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
 
 $RALPH_DIR/runs/<repo key>/.lock, .archive/
-$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, progress.jsonl, events.ndjson, snapshot/, logs/}
+$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, events.ndjson,
+                                   steering.jsonl, snapshot/, logs/}
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
-import socket
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from ralph import jsonline
 from ralph.budget import Spend
-from ralph.errors import DiskError, StateError, UsageError
+from ralph.errors import DiskError, StateError
 from ralph.events import Event, to_json
 from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file, require_room
 from ralph.history import History, Iteration
-from ralph.process import is_running
 from ralph.run import CheckRecord, Run, RunResult
+from ralph.standstill import Mark, Standstill
+from ralph.steering import Guidance
 from ralph.verdict import Verdict
 
 VERSION = 1
-
-_DYING = 12.0
-"""Seconds that a lock whose owner is dead may still be held."""
 
 
 def repo_key(root: Path) -> str:
     """Name a working tree: readable, and unique to its path."""
     digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:8]
     return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', root.resolve().name) or 'root'}-{digest}"
-
-
-class RepoLock:
-    """At most one run works in a tree. The kernel drops the lock with its owner, however that ends."""
-
-    def __init__(self, directory: Path, goal: str) -> None:
-        self._path = directory / ".lock"  # no goal is called that: names have no dot
-        self._goal = goal
-        self._file: BinaryIO | None = None
-
-    def probe(self) -> None:
-        """Refuse if another run holds the lock; nothing is made that was not there."""
-        if self._path.exists():
-            with self:
-                pass
-
-    def __enter__(self) -> "RepoLock":
-        make_private_directory(self._path.parent)
-        file = open_to_append(self._path)
-        deadline = time.monotonic() + _DYING
-        while not _locked(file):
-            owner = jsonline.mapping(_decoded(os.pread(file.fileno(), 4096, 0)))
-            if _is_gone(owner) and time.monotonic() < deadline:
-                time.sleep(0.02)  # its owner was killed, and its guardian is ending what it had started
-                continue
-            file.close()
-            raise UsageError(
-                f"another run works in this repository: goal {owner.get('goal', '?')}, process {owner.get('pid', '?')}"
-                f" on {owner.get('host', '?')}",
-                "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
-            )
-        with named_in_faults(self._path):
-            file.truncate(0)
-            owner = {"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname()}
-            file.write(jsonline.encode_line(owner))  # a whole line: who looks at it has nothing to mend
-        self._file = file
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-def _locked(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_gone(owner: Mapping[str, object]) -> bool:
-    pid = jsonline.count(owner.get("pid"))
-    return bool(pid) and owner.get("host") == socket.gethostname() and not is_running(pid)
 
 
 def _decoded(data: bytes) -> object:
@@ -204,11 +143,18 @@ class Journal:
 
     def ended_proven(self) -> bool:
         """Tell whether `result.json` says that the last run is done, for when `run.json` cannot."""
+        return self._result().get("exit_code") == 0
+
+    def ending(self) -> str:
+        """How the last start ended, in words; empty if it never said."""
+        result = self._result()
+        return f"{jsonline.text(result.get('reason'))} (exit {result.get('exit_code')})" if result else ""
+
+    def _result(self) -> Mapping[str, object]:
         try:
-            document = jsonline.mapping(_decoded((self.directory / "result.json").read_bytes()))
+            return jsonline.mapping(_decoded((self.directory / "result.json").read_bytes()))
         except OSError:
-            return False
-        return document.get("exit_code") == 0
+            return {}
 
     def archive(self) -> Path | None:
         """Move the last run aside, whole; nothing is ever wiped."""
@@ -229,7 +175,8 @@ class Journal:
         make_private_directory(self.logs)
         require_room(self.directory)
         with named_in_faults(self.directory):
-            (self.directory / "result.json").unlink(missing_ok=True)  # it speaks of an earlier start
+            for earlier in (self.directory / "result.json", self.dossier):  # they speak of an earlier start
+                earlier.unlink(missing_ok=True)
         path = self.directory / "events.ndjson"
         self._seq = _last_seq(path)
         self._events = open_to_append(path)
@@ -276,6 +223,7 @@ class Journal:
         self,
         run: Run,
         *,
+        repo: Path,
         goal_path: Path,
         goal_digest: str,
         check: str,
@@ -295,6 +243,7 @@ class Journal:
             "version": VERSION,
             "run": run.id,
             "goal": run.goal,
+            "repo": str(repo),
             "goal_path": str(goal_path),
             "goal_digest": goal_digest,
             "branch": run.branch,
@@ -304,6 +253,10 @@ class Journal:
             "failed": run.failed,
             "check": None if run.check is None else asdict(run.check),
             "notes": list(run.notes),
+            "guidance": [asdict(guidance) for guidance in run.guidance],
+            "heard": run.heard,
+            "obstacles": run.obstacles,
+            "standstill": asdict(run.standstill),
             "judge": check,
             "agent": agent,
             "transcript": transcript,
@@ -323,6 +276,10 @@ class Journal:
         except OSError:
             return ""
         return jsonline.text(document.get(name))
+
+    @property
+    def dossier(self) -> Path:
+        return self.directory / "dossier.md"
 
     def write_result(self, result: RunResult, head: str | None) -> None:
         run = result.run
@@ -388,6 +345,26 @@ def _run_from(document: Mapping[str, object], history: History) -> Run:
         if check
         else None,
         notes=tuple(jsonline.text(note) for note in jsonline.sequence(document.get("notes"))),
+        guidance=tuple(map(_guidance, jsonline.sequence(document.get("guidance")))),
+        heard=jsonline.count(document.get("heard")),
+        obstacles=jsonline.count(document.get("obstacles")),
+        standstill=_standstill(jsonline.mapping(document.get("standstill"))),
+    )
+
+
+def _guidance(item: object) -> Guidance:
+    entry = jsonline.mapping(item)
+    return Guidance(
+        jsonline.count(entry.get("number")), jsonline.text(entry.get("text")), jsonline.count(entry.get("told"))
+    )
+
+
+def _standstill(entry: Mapping[str, object]) -> Standstill:
+    marks = [jsonline.mapping(mark) for mark in jsonline.sequence(entry.get("marks"))]
+    return Standstill(
+        tuple(Mark(jsonline.text(mark.get("words")), jsonline.text(mark.get("commit"))) for mark in marks),
+        jsonline.count(entry.get("idle")),
+        jsonline.text(entry.get("elsewhere")),
     )
 
 

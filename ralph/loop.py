@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ralph.budget import Limit, Limits, Meter
-from ralph.errors import Interrupted
-from ralph.events import CheckEnded, Event, IterationEnded, IterationStarted, Tag, Text, Waiting
+from ralph.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
 from ralph.failures import Again, Blocked, Failed, Finished, Tries, decide, describe_denials
 from ralph.history import Iteration
+from ralph.patience import Patience
 from ralph.quantities import timestamp
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.runners import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.standstill import Mark, words_of
+from ralph.steering import Helm, Receipt
 from ralph.trailers import commit_message
-from ralph.verdict import Answer
+from ralph.verdict import Answer, Verdict, obstacle_in
 
 
 class Committed(Protocol):
@@ -42,6 +44,11 @@ class Proof(Protocol):
     def output(self) -> str: ...
 
 
+STALLED = 5
+USER_STOP = 130
+"""Exit code of a run that the user stops with `ralph stop`: as with Ctrl-C, only later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kit:
     """The collaborators of a run, built by the command line."""
@@ -49,6 +56,7 @@ class Kit:
     session: SessionKit
     limits: Limits
     most_failures: int
+    stall_after: int
     on_denial: str
     request: Callable[[Run, str, bool], Request]
     """The request for the run's next session, with this id; True: shrunk."""
@@ -60,28 +68,31 @@ class Kit:
     save: Callable[[Run], None]
     prove: Callable[[int], Proof | None]
     """Run the check on an iteration's work; None: there is no check."""
+    same_tree: Callable[[str, str], bool]
+    """Whether two commits hold the same files."""
+    elsewhere: Callable[[], str]
+    """A digest of all that was committed other than by this run: on other branches, in repositories within this one."""
     observe: Callable[[Event], None]
     meter: Callable[[], Meter]
-    now: Callable[[], float]
+    helm: Helm
+    patience: Patience
     elapsed: Callable[[], float]
-    sleep: Callable[[float], None]
     random: Callable[[], float]
     new_id: Callable[[], str]
-    interrupted: Callable[[], int | None]
-    """The signal that asked ralph to end, if one did."""
 
 
 def pursue(run: Run, kit: Kit) -> RunResult:
     """Hold fresh sessions on the goal until one is proven done or a limit is reached."""
     if (claim := run.unchecked_claim) is not None:
         run = _prove(run, claim, kit)
-    if (claim is not None or run.proven) and (result := _done(run)):
+    run = _guided(run, kit)
+    if (claim is not None or run.proven) and (result := _done(run, kit)):
         return result
     tries = Tries()
-    while (limit := _limit_reached(run, kit)) is None:
+    while (result := _ended_before_session(run := _heed(run, kit), kit)) is None:
         report = _hold(run, kit, shrunk=tries.shrunk)
         run, notes = _after_session(run, report, kit)
-        match decide(report.ending, tries, now=kit.now(), jitter=kit.random(), on_denial=kit.on_denial):
+        match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random(), on_denial=kit.on_denial):
             case Again(reason, tries, not_before):
                 _tell_failure(reason, report, kit)
                 run = run.noted(*notes)
@@ -98,17 +109,43 @@ def pursue(run: Run, kit: Kit) -> RunResult:
             case Finished(answer, blocked):
                 tries, run = Tries(), _finish_iteration(run, answer, notes, kit)
                 if (claim := run.unchecked_claim) is not None:
-                    run = _prove(run, claim, kit)
-                    if result := _done(run):
+                    run = _guided(_prove(run, claim, kit), kit)
+                    if result := _done(run, kit):
                         return result
                 if blocked is not None:
                     return RunResult(run, 6, f"blocked: {blocked.reason}", proven=False, hint=blocked.hint)
-    return _limited(run, limit)
+                run = _take_stock(run, answer, kit)
+                if result := _stuck(run, answer, kit):
+                    return result
+    return result
 
 
-def _limit_reached(run: Run, kit: Kit) -> Limit | None:
-    _leave_if_interrupted(kit)
-    return kit.limits.reached(iterations=run.used_iterations, elapsed=kit.elapsed(), spend=run.spend)
+def _ended_before_session(run: Run, kit: Kit) -> RunResult | None:
+    """The end of a run that must hold no further session: a limit is reached, or the user asked for it."""
+    kit.patience.leave_if_interrupted()
+    limit = kit.limits.reached(iterations=run.used_iterations, elapsed=kit.elapsed(), spend=run.spend)
+    if limit is not None:
+        return _limited(run, limit)
+    return RunResult(run, USER_STOP, "stopped by `ralph stop`", proven=False) if kit.helm.stopping else None
+
+
+def _heed(run: Run, kit: Kit) -> Run:
+    """Take in what the user asks for; as long as that is a pause, hold it."""
+    run = _guided(run, kit)
+    while kit.helm.paused and _ended_before_session(run, kit) is None:
+        _wait("paused; `ralph resume` goes on", None, kit)
+        run = _guided(run, kit)
+    return run
+
+
+def _guided(run: Run, kit: Kit) -> Run:
+    kit.helm.listen()
+    if told := kit.helm.take_told():
+        for word in told:
+            kit.observe(Guided(word.number, word.text, "received"))
+            run = run.guided(word)
+        kit.save(run)
+    return run
 
 
 def _limited(run: Run, limit: Limit) -> RunResult:
@@ -137,7 +174,7 @@ def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list
     run = run.spent(kit.meter().total)
     if report.ending.answer is None:
         kit.save(run.noted(*notes))
-        _leave_if_interrupted(kit)
+        kit.patience.leave_if_interrupted()
     return run, notes
 
 
@@ -145,14 +182,21 @@ def _tell_failure(reason: str, report: SessionReport, kit: Kit) -> None:
     kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
 
 
-def _wait(reason: str, until: float, kit: Kit) -> bool:
-    """Wait, visibly; False if the run's duration ends first."""
-    if kit.limits.duration is not None and kit.elapsed() + until - kit.now() > kit.limits.duration:
+def _wait(reason: str, until: float | None, kit: Kit) -> bool:
+    """Wait until then, or until the user has it otherwise; False if the run's duration would end first."""
+    duration = float("inf") if kit.limits.duration is None else kit.limits.duration
+    if until is not None and kit.elapsed() + until - kit.patience.now() > duration:
         return False
-    kit.observe(Waiting(reason, until))
-    while (left := until - kit.now()) > 0:
-        _leave_if_interrupted(kit)
-        kit.sleep(min(left, 0.2))
+
+    def enough() -> bool:
+        kit.helm.listen()
+        over = kit.helm.roused if until is not None else kit.helm.stopping or not kit.helm.paused
+        return over or kit.elapsed() >= duration
+
+    kit.helm.begin_wait()
+    kit.patience.wait(reason, until, enough)
+    if until is not None and kit.helm.roused and not kit.helm.stopping:
+        kit.observe(Text(Tag.SYS, "woken: going on before the time"))
     return True
 
 
@@ -170,9 +214,10 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> R
     number = run.iteration
     message = commit_message(goal=run.goal, run=run.id, iteration=number, answer=answer, spend=run.spend)
     committed = kit.commit(message)
-    iteration = Iteration(number, timestamp(kit.now()), answer.summary, committed.sha, answer.verdict)
+    iteration = Iteration(number, timestamp(kit.patience.now()), answer.summary, committed.sha, answer.verdict)
     kit.record(iteration)
     run = run.after(iteration).noted(*notes)
+    run, receipts = _with_receipts(run, answer)
     kit.save(run)
     for path in committed.left_out:
         kit.observe(Text(Tag.SYS, f"left out of the commit, since it looks like a secret: {path}"))
@@ -181,7 +226,46 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> R
     meter = kit.meter()
     cost = meter.session.cost_usd if meter.session.costed else None
     kit.observe(IterationEnded(number, answer.verdict, committed.sha, cost, meter.context_pct, answer.summary))
+    for receipt in receipts:
+        kit.observe(receipt)
     return run
+
+
+def _with_receipts(run: Run, answer: Answer) -> tuple[Run, list[Guided]]:
+    """See which guidance the summary acknowledges, as it was asked to; the rest is told again, a few times."""
+    told = [guidance.told_once_more() for guidance in run.guidance]
+    # A DONE in one word has no room for a receipt; who claims it knew what was asked.
+    receipts = [(item, item.receipt_in(answer.summary, done=answer.verdict is Verdict.DONE)) for item in told]
+    left = tuple(item for item, receipt in receipts if receipt is Receipt.MISSING)
+    return run.with_guidance(left), [Guided(item.number, item.text, receipt) for item, receipt in receipts]
+
+
+def _take_stock(run: Run, answer: Answer, kit: Kit) -> Run:
+    """See whether the iteration came to more than an earlier one; if many did not, the next prompt says so."""
+    check = "" if run.check is None else f"{run.check.exit_code} {run.check.output}"
+    mark = Mark(words_of(answer.summary, check), run.tip or "")
+    run = run.stood(run.standstill.after(mark, same_tree=kit.same_tree, elsewhere=kit.elsewhere))
+    if run.standstill.idle >= kit.stall_after:
+        nudge = (
+            f"The last {run.standstill.idle} iterations came to the same: no file changed, and summary and check said"
+            " nothing new. What was tried does not work: take another way, or find out why it does not."
+        )
+        kit.observe(Text(Tag.SYS, f"no progress in {run.standstill.idle} iterations; the next session is told"))
+        run = run.noted(nudge)
+    if run.obstacles == 1:
+        kit.observe(Text(Tag.SYS, "the agent says it is blocked; the next session is asked to confirm that"))
+    kit.save(run)
+    return run
+
+
+def _stuck(run: Run, answer: Answer, kit: Kit) -> RunResult | None:
+    """The end of a run that cannot go on: two sessions say so, or nothing has moved for long."""
+    if run.obstacles > 1:
+        hint = "clear the way, then run this again"
+        return RunResult(run, 6, f"blocked: the agent says: {obstacle_in(answer.summary)}", proven=False, hint=hint)
+    if run.standstill.idle >= 2 * kit.stall_after:
+        return RunResult(run, STALLED, f"stalled: {run.standstill.idle} iterations came to the same", proven=False)
+    return None
 
 
 def _prove(run: Run, claim: Iteration, kit: Kit) -> Run:
@@ -189,20 +273,20 @@ def _prove(run: Run, claim: Iteration, kit: Kit) -> Run:
     proof = kit.prove(claim.number)
     if proof is None:
         return run
-    _leave_if_interrupted(kit)
+    kit.patience.leave_if_interrupted()
     kit.observe(CheckEnded(proof.exit_code, round(proof.seconds, 3), proof.output))
     run = run.checked(CheckRecord(claim.number, proof.exit_code, proof.output))
     kit.save(run)
     return run
 
 
-def _done(run: Run) -> RunResult | None:
-    """The end of a run whose last iteration claims DONE, unless its check is red."""
+def _done(run: Run, kit: Kit) -> RunResult | None:
+    """The end of a run whose last iteration claims DONE, unless its check is red, or the user has asked for more."""
+    if run.check is not None and not run.check.passed:
+        return None
+    if any(guidance.told == 0 for guidance in run.guidance):
+        kit.observe(Text(Tag.SYS, "the claim is put off: no session has been told of the latest guidance yet"))
+        return None
     if run.check is None:
         return RunResult(run, 0, "done (unproven: no check)", proven=False)
-    return RunResult(run, 0, "done", proven=True) if run.check.passed else None
-
-
-def _leave_if_interrupted(kit: Kit) -> None:
-    if (number := kit.interrupted()) is not None:
-        raise Interrupted(number)
+    return RunResult(run, 0, "done", proven=True)

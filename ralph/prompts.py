@@ -1,7 +1,6 @@
 """Finds and renders the prompt templates: strictly, in a sandbox. Goal and quotes are variables, never templates."""
 
 import functools
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,10 @@ import jinja2
 import jinja2.sandbox
 
 from ralph.errors import RalphError
-from ralph.excerpt import both_ends
+from ralph.excerpt import both_ends, fenced
 from ralph.goal import Goal
 from ralph.run import Run
-from ralph.verdict import PROMISE, Reply, defused
+from ralph.verdict import PROMISE, Reply, defused, obstacle_in
 
 RECENT = 10
 """Iterations quoted verbatim."""
@@ -58,6 +57,10 @@ class Prompts:
                     for item in recent
                 ],
                 "left_out": len(run.history.iterations) - len(recent),
+                "guidance": [
+                    {"number": item.number, "text": both_ends(item.text, _LONGEST_QUOTE)} for item in run.guidance
+                ],
+                "obstacle": _obstacle(run),
                 "notes": [both_ends(note, _LONGEST_QUOTE) for note in run.notes],
                 "check": check,
                 "check_output": both_ends(run.check.output, 2000 if shrunk else _LONGEST_QUOTE)
@@ -103,6 +106,12 @@ class Prompts:
         return defused(rendered)
 
 
+def _obstacle(run: Run) -> str:
+    """What the last session says it is blocked by, if the next one is to confirm that."""
+    last = run.history.last
+    return both_ends(obstacle_in(last.summary), _LONGEST_SUMMARY) if run.obstacles and last is not None else ""
+
+
 @functools.cache
 def _environment(folders: tuple[str, ...]) -> jinja2.Environment:
     """The engine for these folders, kept: compiling a template takes longer than all else in an iteration."""
@@ -133,10 +142,3 @@ def _shipped() -> Path:
     """The templates of the wheel, else those of the checkout."""
     packaged = Path(__file__).parent / "_prompts"
     return packaged if packaged.is_dir() else Path(__file__).parent.parent / "prompts"
-
-
-def fenced(text: str) -> str:
-    """Quote a text so that nothing in it can close the quote."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{text.rstrip()}\n{fence}"

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 
 from ralph.budget import Limit, Spend
 from ralph.history import History, Iteration
+from ralph.standstill import Standstill
+from ralph.steering import Guidance, Word
 from ralph.verdict import Verdict
 
 
@@ -34,6 +36,13 @@ class Run:
     failed: int = 0
     check: CheckRecord | None = None
     notes: tuple[str, ...] = ()
+    guidance: tuple[Guidance, ...] = ()
+    """What the user told it, and no summary has acknowledged yet."""
+    heard: int = 0
+    """How many of the user's words it has taken in."""
+    obstacles: int = 0
+    """How many sessions in a row have said that only a person can clear the way."""
+    standstill: Standstill = field(default_factory=Standstill)
 
     @property
     def iteration(self) -> int:
@@ -70,7 +79,15 @@ class Run:
         return claimed and self.check is not None and self.check.passed and self.unchecked_claim is None
 
     def after(self, iteration: Iteration) -> "Run":
-        return replace(self, history=self.history.after(iteration), failures=0, notes=(), check=None)
+        blocked = iteration.verdict is Verdict.BLOCKED
+        return replace(
+            self,
+            history=self.history.after(iteration),
+            failures=0,
+            notes=(),
+            check=None,
+            obstacles=self.obstacles + 1 if blocked else 0,
+        )
 
     def after_failure(self, note: str) -> "Run":
         return replace(self, failures=self.failures + 1, failed=self.failed + 1, notes=(note,))
@@ -81,9 +98,21 @@ class Run:
     def noted(self, *notes: str) -> "Run":
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
+    def guided(self, word: Word) -> "Run":
+        """Take in what the user tells: it changes the situation, whatever stood still before."""
+        guidance = (*self.guidance, Guidance(word.number, word.text))
+        heard = max(self.heard, word.number)
+        return replace(self, guidance=guidance, heard=heard, standstill=self.standstill.forgiven())
+
+    def with_guidance(self, guidance: tuple[Guidance, ...]) -> "Run":
+        return replace(self, guidance=guidance)
+
+    def stood(self, standstill: Standstill) -> "Run":
+        return replace(self, standstill=standstill)
+
     def given_another_try(self) -> "Run":
-        """A new start forgives the failures in a row; they still count against the limit."""
-        return replace(self, failures=0)
+        """A new start forgives the failures in a row, which still count against the limit, and what ended the last."""
+        return replace(self, failures=0, obstacles=0, standstill=self.standstill.forgiven())
 
     def spent(self, spend: Spend) -> "Run":
         return replace(self, spend=spend)

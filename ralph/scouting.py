@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ralph.errors import Interrupted
-from ralph.events import Event, Tag, Text, Waiting
+from ralph.events import Event, Tag, Text
 from ralph.failures import Again, Blocked, Failed, Finished, Tries, decide
+from ralph.patience import Patience
 from ralph.runners import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
 from ralph.verdict import Reply, Verdict, without_promise
@@ -32,11 +32,11 @@ class ScoutKit:
     undo: Callable[[], Undone]
     """Undo what a session changed; say what that was."""
     observe: Callable[[Event], None]
-    now: Callable[[], float]
-    sleep: Callable[[float], None]
+    patience: Patience
+    woken: Callable[[], bool]
+    """Whether the user will not wait any longer."""
     random: Callable[[], float]
     new_id: Callable[[], str]
-    interrupted: Callable[[], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +57,15 @@ def scout(kit: ScoutKit) -> Survey:
         undone = kit.undo()
         for deed in undone.deeds:
             kit.observe(Text(Tag.SYS, f"the scout {deed}"))
-        _leave_if_interrupted(kit)
-        match decide(report.ending, tries, now=kit.now(), jitter=kit.random()):
+        kit.patience.leave_if_interrupted()
+        match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random()):
             case Finished():
                 drawn = undone.drawn or _map_in(report, kit.session.runner.reply)
                 return Survey(drawn) if drawn else Survey("", 1, "the scout ended without a map")
             case Again(reason, tries, not_before):
                 kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
                 if not_before is not None:
-                    _wait(reason, not_before, kit)
+                    kit.patience.wait(reason, not_before, kit.woken)
             case Failed(reason):
                 return Survey("", 1, f"{reason} (raw log: {report.log})")
             case Blocked(reason, hint):
@@ -75,18 +75,6 @@ def scout(kit: ScoutKit) -> Survey:
 def _map_in(report: SessionReport, reply: Reply) -> str:
     """The answer, whole: of one in words the summary is only the end. A bare claim is no map."""
     answer = report.ending.answer
-    if answer is None or (answer.verdict is Verdict.DONE and answer.summary == "DONE"):
+    if answer is None or answer.verdict is Verdict.BLOCKED or answer.summary == "DONE":
         return ""
     return without_promise(report.text) if reply == Reply.WORDS else answer.summary
-
-
-def _wait(reason: str, until: float, kit: ScoutKit) -> None:
-    kit.observe(Waiting(reason, until))
-    while (left := until - kit.now()) > 0:
-        _leave_if_interrupted(kit)
-        kit.sleep(min(left, 0.2))
-
-
-def _leave_if_interrupted(kit: ScoutKit) -> None:
-    if (number := kit.interrupted()) is not None:
-        raise Interrupted(number)

@@ -135,6 +135,7 @@ KEYS: Mapping[str, Key] = {
     "require_check": Key(_flag, False),
     "on_denial": Key(_choice("stop", "continue"), "stop"),
     "failures": Key(_written(parse_count), 3),
+    "stall_after": Key(_written(parse_count), 3),
     "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
     "modes.worker.system_prompt_file": Key(_text, ""),
     "modes.scout.tools": Key(_list(lambda text: text.split(",")), SCOUT_TOOLS),
@@ -183,6 +184,7 @@ class Settings:
     require_check: bool
     on_denial: str
     failures: int
+    stall_after: int
     worker: Mode
     scout: Mode
     agents: AgentOptions
@@ -320,6 +322,7 @@ def _settings(collected: _Collected) -> Settings:
         require_check=cast("bool", get("require_check")),
         on_denial=cast("str", get("on_denial")),
         failures=cast("int", get("failures")),
+        stall_after=cast("int", get("stall_after")),
         worker=mode("worker"),
         scout=mode("scout"),
         agents=AgentOptions(

@@ -16,6 +16,9 @@ TOOL = "StructuredOutput"
 PROMISE = "<promise>COMPLETE</promise>"
 """The claim of an agent that answers in words: a line that is nothing else."""
 
+BLOCKED = "BLOCKED:"
+"""What the summary of an agent begins with that cannot go on without a person."""
+
 MOST_CORRECTIONS = 3
 
 _EXAMPLE = '{"summary": "what you accomplished"}'
@@ -37,10 +40,11 @@ class Reply(StrEnum):
 
 
 class Verdict(StrEnum):
-    """A valid answer: go on, or the claim that the goal is reached."""
+    """A valid answer: go on, the claim that the goal is reached, or the word that only a person can clear the way."""
 
     CONTINUE = "CONTINUE"
     DONE = "DONE"
+    BLOCKED = "BLOCKED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,11 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
                 return _read_words(answer.summary, promised=promised or claimed)
             return _read_words(_last_of(without_promise(words)), promised=True) if promised else Fault.NO_MESSAGE
         case Reply.WORDS:
-            return _read_words(_last_of(without_promise(words)), promised=promised)
+            last = _last_of(without_promise(words))
+            obstacle = last.rstrip().rpartition("\n\n")[2]
+            # All that such an agent said is its summary: what counts as its beginning is that of the last paragraph.
+            said = obstacle if obstacle.startswith(BLOCKED) and not promised else last
+            return _read_words(said, promised=promised)
 
 
 def read_answer(structured_output: object) -> Answer | Fault:
@@ -89,7 +97,9 @@ def read_answer(structured_output: object) -> Answer | Fault:
         return Fault.INVALID
     if not summary.strip():
         return Fault.NO_SUMMARY
-    return Answer(Verdict.DONE if summary.strip() == "DONE" else Verdict.CONTINUE, summary.strip())
+    if summary.strip() == "DONE":
+        return Answer(Verdict.DONE, "DONE")
+    return _not_claimed(summary.strip())
 
 
 def _read_words(words: str, *, promised: bool) -> Answer | Fault:
@@ -97,7 +107,16 @@ def _read_words(words: str, *, promised: bool) -> Answer | Fault:
     summary = without_promise(words)
     if promised:
         return Answer(Verdict.DONE, summary or "DONE")
-    return Answer(Verdict.CONTINUE, summary) if summary else Fault.SILENT
+    return _not_claimed(summary) if summary else Fault.SILENT
+
+
+def obstacle_in(summary: str) -> str:
+    """What an agent that says it is blocked says it is blocked by."""
+    return summary.removeprefix(BLOCKED).strip() or "it does not say by what"
+
+
+def _not_claimed(summary: str) -> Answer:
+    return Answer(Verdict.BLOCKED if summary.startswith(BLOCKED) else Verdict.CONTINUE, summary)
 
 
 def without_promise(words: str) -> str:

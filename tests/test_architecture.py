@@ -14,7 +14,7 @@ COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
     "budget", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
-    "sensitive", "trailers", "transcripts", "verdict",
+    "sensitive", "standstill", "steering", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON
@@ -34,9 +34,13 @@ LAYERS: dict[str, set[str]] = {
     "lines": set(),
     "nearest": set(),
     "pricing": {"jsonline"},
-    "run": {"budget", "history", "verdict"},
+    "dossier": {"excerpt", "run"},
+    "run": {"budget", "history", "standstill", "steering", "verdict"},
     "runners": {"budget", "jsonline", "verdict"},
     "sensitive": set(),
+    "standing": set(),
+    "standstill": set(),
+    "steering": set(),
     "trailers": {"budget", "jsonline", "verdict"},
     "transcripts": {"budget", "jsonline", "lines"},
     "verdict": set(),
@@ -46,23 +50,28 @@ LAYERS: dict[str, set[str]] = {
     "check": {"excerpt", "lines", "process"},
     "environ": set(),
     "files": set(),
+    "footprint": {"excerpt", "gitcommand"},
     "gitcommand": set(),
     "plugins": {"runners", "transcripts"},
     "gitrepo": {"files", "gitcommand", "process", "sensitive"},
-    "journal": {"budget", "files", "history", "jsonline", "process", "run", "verdict"},
+    "journal": {"budget", "files", "history", "jsonline", "run", "standstill", "steering", "verdict"},
+    "mailbox": {"files", "jsonline", "steering"},
     "process": {"files", "lines"},
     "prompts": {"excerpt", "goal", "run", "verdict"},
     "protected": {"files"},
     "recorder": {"budget"},
+    "repolock": {"files", "jsonline", "process"},
     "recovery": {"budget", "history", "lines", "run", "trailers", "transcripts"},
+    "roster": {"goal", "journal", "jsonline", "repolock"},
     "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "transcripts"},
     "tree": {"environ", "files", "gitcommand", "gitrepo", "jsonline", "windows"},
     "ui": {"budget", "digest", "jsonline", "verdict"},
     "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols
+    "patience": set(),
     "session": PURE,
-    "loop": {"session"} | PURE,
-    "scouting": {"session"} | PURE,
+    "loop": {"patience", "session"} | PURE,
+    "scouting": {"patience", "session"} | PURE,
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}
@@ -71,7 +80,7 @@ LAYERS["__main__"] = {"cli"}
 DOORS: dict[str, set[str]] = {
     "anthropic": {"agent/models/anthropic"},
     "dotenv": {"settings"},
-    "fcntl": {"journal", "process"},
+    "fcntl": {"mailbox", "process", "repolock"},
     "git": {"gitcommand"},
     "httpx2": {"agent/models/anthropic"},
     "jinja2": {"prompts"},
@@ -82,6 +91,7 @@ DOORS: dict[str, set[str]] = {
     "rich": {"ui"},
     "signal": {"process"},
     "subprocess": {"process"},
+    "termios": {"ui"},
     "threading": {"agent", "process", "ui"},
     "tomli_w": {"settings"},
     "typer": {"cli"},

@@ -1,5 +1,6 @@
 """How a session's end is classified, over captured sessions of the real agent; and what is decided about it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from ralph.events import ApiRetry, Denial, RateLimited, TurnEnded
 from ralph.failures import (
     MOST_BACKOFFS,
+    MOST_QUOTA_WAITS,
     TABLE,
     Again,
     Blocked,
@@ -30,6 +32,7 @@ CAPTURES = Path(__file__).parent / "fixtures" / "claude"
 NOW = 1_794_780_000.0
 GO_ON = Answer(Verdict.CONTINUE, "one step")
 DONE = Answer(Verdict.DONE, "DONE")
+BLOCKED = Answer(Verdict.BLOCKED, "BLOCKED: no key")
 
 
 def seen_in(capture: str, *, exit_code: int = 0, watchdog: str = "") -> Evidence:
@@ -227,7 +230,7 @@ def test_the_table_has_a_row_for_every_end() -> None:
 
 
 @pytest.mark.parametrize("tries", EVERY_TRIES)
-@pytest.mark.parametrize(("end", "answer"), [(End.OK, GO_ON), (End.DONE, DONE)])
+@pytest.mark.parametrize(("end", "answer"), [(End.OK, GO_ON), (End.DONE, DONE), (End.BLOCKED, BLOCKED)])
 def test_a_valid_verdict_is_an_iteration(end: End, answer: Answer, tries: Tries) -> None:
     assert decided(Ending(end, answer=answer), tries) == Finished(answer)
 
@@ -241,25 +244,37 @@ def test_what_a_retry_cannot_help_is_a_failure(end: End, tries: Tries) -> None:
 @pytest.mark.parametrize("tries", EVERY_TRIES)
 @pytest.mark.parametrize("end", [End.CRASHED, End.NO_RESULT, End.HUNG])
 def test_a_crash_is_retried_once_and_at_once(end: End, tries: Tries) -> None:
-    wanted = Again(f"{end}: so", Tries(True, tries.backoffs, tries.shrunk))
+    wanted = Again(f"{end}: so", replace(tries, retried=True))
     assert decided(Ending(end, "so"), tries) == (Failed(f"{end}: so") if tries.retried else wanted)
 
 
 @pytest.mark.parametrize("tries", EVERY_TRIES)
 def test_a_prompt_too_long_is_shrunk_once(tries: Tries) -> None:
-    wanted = Again("too-long: so", Tries(tries.retried, tries.backoffs, True))
+    wanted = Again("too-long: so", replace(tries, shrunk=True))
     assert decided(Ending(End.TOO_LONG, "so"), tries) == (Failed("too-long: so") if tries.shrunk else wanted)
 
 
 @pytest.mark.parametrize("tries", EVERY_TRIES)
-@pytest.mark.parametrize("end", [End.OVERLOADED, End.NETWORK, End.USAGE_LIMIT])
+@pytest.mark.parametrize("end", [End.OVERLOADED, End.NETWORK])
 def test_an_outage_without_a_known_end_is_backed_off_from_a_bounded_number_of_times(end: End, tries: Tries) -> None:
     decision = decided(Ending(end, "so"), tries)
     if tries.backoffs == MOST_BACKOFFS:
         assert decision == Failed(f"{end}: so")
     else:
         assert isinstance(decision, Again)
-        assert decision.tries == Tries(tries.retried, tries.backoffs + 1, tries.shrunk)
+        assert decision.tries == replace(tries, backoffs=tries.backoffs + 1)
+
+
+def test_a_quota_that_names_no_reset_is_outwaited_for_a_day_with_bounded_delays() -> None:
+    tries, waited, longest = FRESH, 0.0, 0.0
+    while isinstance(decision := decide(Ending(End.USAGE_LIMIT, "so"), tries, now=NOW, jitter=0.5), Again):
+        assert decision.not_before is not None
+        assert decision.tries == replace(tries, quota_waits=tries.quota_waits + 1)
+        tries, waited = decision.tries, waited + decision.not_before - NOW
+        longest = max(longest, decision.not_before - NOW)
+    assert decision == Failed("usage-limit: so")
+    assert longest <= 1800
+    assert waited > 20 * 3600
 
 
 @pytest.mark.parametrize("tries", EVERY_TRIES)
@@ -273,7 +288,7 @@ def test_a_used_up_quota_is_waited_for_and_free(tries: Tries) -> None:
 
 def test_a_reset_that_is_already_past_does_not_make_a_hot_loop() -> None:
     ending, tries = Ending(End.USAGE_LIMIT, "so", resets_at=NOW - 3600), FRESH
-    for _ in range(MOST_BACKOFFS + 1):
+    for _ in range(MOST_QUOTA_WAITS + 1):
         decision = decide(ending, tries, now=NOW, jitter=0.5)
         if isinstance(decision, Failed):
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ralph.budget import Spend
-from ralph.errors import StateError, UsageError
+from ralph.errors import StateError
 from ralph.events import Tag, Text
+from ralph.files import make_private_directory, replace_file
 from ralph.history import History, Iteration
-from ralph.journal import Damaged, Journal, RepoLock, Saved, make_private_directory, replace_file, repo_key
+from ralph.journal import Damaged, Journal, Saved, repo_key
+from ralph.repolock import RepoLock
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.verdict import Verdict
 
@@ -46,6 +47,7 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
             journal.record(item)
         journal.save(
             run,
+            repo=Path("/repo"),
             goal_path=Path("/goals/speed.md"),
             goal_digest="d1",
             check="c",
@@ -196,7 +198,7 @@ def test_everything_is_for_the_user_alone(tmp_path: Path) -> None:
     base = tmp_path / "ralph"
     before = os.umask(0o022)
     try:
-        with RepoLock(base / "runs" / "key", "speed"), opened(base / "runs" / "key" / "speed") as journal:
+        with RepoLock(base / "runs" / "key", "speed", tmp_path), opened(base / "runs" / "key" / "speed") as journal:
             write(journal)
             logs = journal.log_files("claude", "worker", 1, "2026-11-16T00:00:00.000Z")
             saved_and_loaded(journal.directory, Run("r", "speed", "main", None, history=History((iteration(1),))))
@@ -232,7 +234,7 @@ def test_archiving_nothing_is_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("goal", ["lock", "archive"])
 def test_any_slug_can_name_a_goal(tmp_path: Path, goal: str) -> None:
-    with RepoLock(tmp_path, goal):
+    with RepoLock(tmp_path, goal, tmp_path):
         saved_and_loaded(tmp_path / goal, Run("r", goal, "main", None))
         assert Journal(tmp_path / goal).archive() is not None
         saved_and_loaded(tmp_path / "other", Run("r", "other", "main", None))
@@ -336,69 +338,3 @@ def test_a_repository_reached_through_a_link_has_the_same_key(tmp_path: Path) ->
     (tmp_path / "repo").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "repo")
     assert repo_key(tmp_path / "link") == repo_key(tmp_path / "repo")
-
-
-# The lock
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from ralph.journal import RepoLock
-with RepoLock(Path(sys.argv[1]), "other-goal"):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-@pytest.fixture
-def holder(tmp_path: Path):
-    with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
-def test_a_lock_that_is_held_names_its_holder(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    lock = RepoLock(tmp_path, "speed")
-    for attempt in (lock.probe, lock.__enter__):
-        with pytest.raises(UsageError) as caught:
-            attempt()
-        assert f"process {holder.pid} " in caught.value.message
-        assert "goal other-goal" in caught.value.message
-
-
-def test_a_lock_is_free_once_its_holder_was_killed(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    with RepoLock(tmp_path, "speed"):
-        (file,) = tmp_path.iterdir()
-        assert json.loads(file.read_text())["pid"] == os.getpid()
-
-
-def test_a_refused_start_leaves_the_owners_lock_as_it_is(tmp_path: Path) -> None:
-    with RepoLock(tmp_path, "first"):
-        before = (tmp_path / ".lock").read_bytes()
-        with pytest.raises(UsageError, match="goal first"):
-            RepoLock(tmp_path, "second").probe()
-        assert (tmp_path / ".lock").read_bytes() == before
-
-
-def test_a_lock_is_free_once_it_is_left(tmp_path: Path) -> None:
-    lock = RepoLock(tmp_path, "speed")
-    for _ in range(2):
-        with lock:
-            pass
-    lock.probe()
-
-
-def test_probing_a_free_lock_leaves_no_trace(tmp_path: Path) -> None:
-    RepoLock(tmp_path / "new", "speed").probe()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_garbled_lock_is_still_a_lock(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(b"\xff{")
-    with pytest.raises(UsageError, match=r"process \?"):
-        RepoLock(tmp_path, "speed").probe()

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph.excerpt import fenced
 from ralph.goal import Goal, parse_goal
 from ralph.history import History, Iteration
-from ralph.prompts import MAP, RECENT, PromptError, Prompts, fenced
+from ralph.prompts import MAP, RECENT, PromptError, Prompts
 from ralph.run import CheckRecord, Run
 from ralph.verdict import PROMISE, Promise, Reply, Verdict
 

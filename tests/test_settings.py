@@ -58,6 +58,7 @@ def test_every_default_is_the_designs(root: Path) -> None:
         require_check=False,
         on_denial="stop",
         failures=3,
+        stall_after=3,
         worker=Mode(("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"), ""),
         scout=Mode(("Read", "Glob", "Grep", "StructuredOutput"), ""),
         agents=AgentOptions(

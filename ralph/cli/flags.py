@@ -17,3 +17,7 @@ IdleTimeout = Annotated[str | None, typer.Option(metavar="TIME", help="End a ses
 AsJson = Annotated[bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")]
+LiveGoal = Annotated[
+    str | None,
+    typer.Argument(metavar="[GOAL]", help="The goal's name or file; may be left out when one run is live."),
+]

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ralph import __version__
-from ralph.cli import config, run, transcript, understand
+from ralph.cli import config, run, status, steer, transcript, understand
 from ralph.errors import Interrupted, RalphError
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
@@ -24,6 +24,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(run.run)
+app.command("status")(status.status)
+app.command("tell")(steer.tell)
+app.command("pause")(steer.pause)
+app.command("resume")(steer.resume)
+app.command("wake")(steer.wake)
+app.command("stop")(steer.stop)
 app.command("understand")(understand.understand)
 app.command("transcript")(transcript.transcript)
 app.add_typer(config.app, name="config")

@@ -7,25 +7,33 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ralph import gitrepo, protected
+from ralph import footprint, gitrepo, protected
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
+from ralph.dossier import Facts, dossier
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
-from ralph.events import Event, RunEnded, RunStarted, SessionStarted, Tag, Text
-from ralph.journal import Damaged, Journal, LogFiles, RepoLock, Saved, repo_key
-from ralph.loop import Kit, pursue
+from ralph.events import Event, Guided, RunEnded, RunStarted, SessionStarted, Tag, Text
+from ralph.excerpt import both_ends
+from ralph.files import replace_file
+from ralph.journal import Damaged, Journal, LogFiles, Saved, repo_key
+from ralph.loop import STALLED, Kit, pursue
+from ralph.mailbox import Mailbox
 from ralph.prompts import Prompts
 from ralph.quantities import timestamp
 from ralph.recorder import Recorder
+from ralph.repolock import RepoLock
 from ralph.run import Run, RunResult
 from ralph.runners import Request
+from ralph.steering import Act, Helm, Word
 from ralph.ui.console import Detail
+from ralph.ui.keys import WAKE_KEY
 from ralph.windows import EXCLUDES, Windows
 
+_LONGEST_QUOTE = 20_000
 _PATIENCE_WITH_GIT = 10.0
 """Seconds that a start gives a git at work to end: the commit that a ralph killed with -9 had begun goes on."""
 
@@ -37,12 +45,13 @@ class Pursuit:
         self.asked = asked
         self.goal = asked.goal
         directory = asked.ralph_dir / "runs" / repo_key(asked.place.root)
-        self.lock = RepoLock(directory, self.goal.name)
+        self.lock = RepoLock(directory, self.goal.name, asked.place.root)
         self.journal = Journal(directory / self.goal.name)
         self.windows = Windows(asked.place.root)
         self.stage = Stage(asked.place.root, _detail(asked.flags), as_json=asked.flags.json)
         self._counted = ""
         self._told_left_out: set[str] = set()
+        self._nested: set[str] = set()
 
     def carry_out(self) -> int:
         with contextlib.ExitStack() as held:
@@ -138,6 +147,7 @@ class Pursuit:
                 for path in self.repo.secrets_since(run.tip):
                     said.append(f"committed since the last iteration, and looks like a secret: {path}")
                     run = run.noted(said[-1])
+        run = self._open_mail(run)
         self._tip = self.repo.head()
         self._owned = self.repo.owned(run.base, self.goal.path)
         self.journal.open()
@@ -151,6 +161,18 @@ class Pursuit:
         self.windows.link_run(self.goal.name, self.journal.directory)
         self._save(run, durable=True)
         return run, said
+
+    def _open_mail(self, run: Run) -> Run:
+        """Take in what the user told the run since its last start; what else he asked for was asked of that start."""
+        self.mailbox = Mailbox(self.journal.directory, run.heard)
+        for word in self.mailbox.read():
+            run = run.guided(word) if word.act is Act.TELL else replace(run, heard=word.number)
+        return run
+
+    def _hear(self) -> list[Word]:
+        """The words since the last time: those of `ralph tell` and the like, and the key that ends a wait."""
+        pressed, self.stage.pressed = self.stage.pressed, []
+        return [*self.mailbox.read(), *(Word(0, Act.WAKE) for key in pressed if key == WAKE_KEY)]
 
     def _pause(self, seconds: float) -> None:
         if (number := self.stage.signals.first) is not None:
@@ -172,6 +194,8 @@ class Pursuit:
         """Say what begins, and what was found."""
         self.stage.say(greeting(self.prepared, run, self.journal.directory), first=True)
         recorder(self._run_started(run))
+        for guidance in run.guidance:
+            recorder(Guided(guidance.number, guidance.text, "received"))
         for note in said:
             recorder(Text(Tag.SYS, note))
 
@@ -193,10 +217,26 @@ class Pursuit:
             self._end_in_fault(error, recorder)
             raise
         self._save(result.run, result.exit_code, durable=True)
+        if result.exit_code == STALLED:
+            replace_file(self.journal.dossier, self._dossier(result))
         self.journal.write_result(result, self.repo.head())
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
         self.stage.say(farewell(result, self.prepared, self.stage.seconds))
         return result.exit_code
+
+    def _dossier(self, result: RunResult) -> str:
+        logs = self.journal.logs
+        checks = sorted((logs / "check").glob("*.log"))
+        facts = Facts(
+            title=self.goal.title,
+            goal_path=self.goal.path,
+            repo=self.repo.root,
+            check=self.prepared.check_label,
+            check_output=both_ends(checks[-1].read_text("utf-8", "replace"), _LONGEST_QUOTE) if checks else "",
+            changes=footprint.changes(self.repo.root, result.run.base, _LONGEST_QUOTE),
+            logs=logs,
+        )
+        return dossier(result.run, result.reason, facts)
 
     def _end_in_fault(self, error: Exception, recorder: Recorder) -> None:
         """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
@@ -233,6 +273,7 @@ class Pursuit:
             session=self.stage.session_kit(self.prepared.agent, recorder, self.asked.env),
             limits=self.settings.limits,
             most_failures=self.settings.failures,
+            stall_after=self.settings.stall_after,
             on_denial=self.settings.on_denial,
             request=self._request,
             open_logs=self._open_logs,
@@ -241,14 +282,15 @@ class Pursuit:
             record=self.journal.record,
             save=self._save,
             prove=self._prove,
+            same_tree=lambda one, other: footprint.same_tree(self.repo.root, one, other),
+            elsewhere=lambda: footprint.elsewhere(self.repo.root, self._last_saved.branch, sorted(self._nested)),
             observe=recorder,
             meter=lambda: recorder.meter,
-            now=time.time,
+            helm=Helm(self._hear),
+            patience=self.stage.patience(recorder),
             elapsed=lambda: self.stage.seconds,
-            sleep=time.sleep,
             random=random.random,
             new_id=lambda: str(uuid.uuid4()),
-            interrupted=lambda: self.stage.signals.first,
         )
 
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
@@ -279,6 +321,7 @@ class Pursuit:
         news = [path for path in committed.left_out if path not in self._told_left_out]
         nested = [path for path in committed.nested if path not in self._told_left_out]
         self._told_left_out.update(news, nested)
+        self._nested.update(committed.nested)
         return replace(committed, left_out=tuple(news), nested=tuple(nested))
 
     def _child_environment(self, iteration: int) -> dict[str, str]:
@@ -309,6 +352,7 @@ class Pursuit:
         self._last_saved = run
         self.journal.save(
             run,
+            repo=self.repo.root,
             goal_path=self.goal.path,
             goal_digest=self.goal.digest,
             check=self.prepared.check_label,

@@ -12,11 +12,13 @@ from ralph.cli.agents import ChosenAgent
 from ralph.errors import DiskError, UsageError
 from ralph.files import replace_file
 from ralph.journal import Journal
+from ralph.patience import Nap, Patience
 from ralph.process import Child, Guardian, Signals
 from ralph.recorder import Recorder, Screen
 from ralph.runners import Launch, account_of
 from ralph.session import Logs, SessionKit
 from ralph.ui.console import Console, Detail, json_screen
+from ralph.ui.keys import Keyboard
 from ralph.ui.outlet import Outlet
 
 
@@ -32,6 +34,8 @@ class Stage:
         self._detail = detail
         self._outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
         self._console = Console(self._outlet, detail, str(root))
+        self.pressed: list[str] = []
+        """Keys that were pressed while ralph waited, and that nobody has looked at yet."""
 
     @property
     def seconds(self) -> float:
@@ -62,6 +66,23 @@ class Stage:
             idle_timeout=agent.settings.idle_timeout,
             timeout=agent.settings.iteration_timeout,
         )
+
+    def patience(self, recorder: Recorder) -> Patience:
+        return Patience(recorder, now=time.time, rest=self._rest, interrupted=lambda: self.signals.first)
+
+    @contextlib.contextmanager
+    def _rest(self) -> Generator[Nap]:
+        """While ralph waits, keys are heard and the time that is left is shown."""
+        with Keyboard(sys.stdin) as keyboard:
+
+            def nap(seconds: float) -> None:
+                if not self._as_json:
+                    self._console.tick(time.time(), keys=keyboard.is_heard)
+                self.pressed += keyboard.listen(seconds)
+
+            yield nap
+        if not self._as_json:
+            self._console.end_wait()
 
     def _start(self, launch: Launch, logs: Logs) -> Child:
         for path, text in launch.files.items():

@@ -17,14 +17,19 @@ from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.events import RunEnded, RunStarted
 from ralph.files import replace_file
-from ralph.journal import LogFiles, RepoLock, repo_key
+from ralph.journal import LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
 from ralph.quantities import format_duration, format_money, timestamp
 from ralph.recorder import Recorder
+from ralph.repolock import RepoLock
 from ralph.runners import Request
 from ralph.scouting import ScoutKit, Survey, scout
 from ralph.ui.console import Detail
+from ralph.ui.keys import WAKE_KEY
 from ralph.windows import EXCLUDES
+
+NO_GOAL = "ralph understand"
+"""What stands in the lock of the tree instead of a goal's name, in which there is no space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Surveying:
         self.agent = choose_agent(settings.load(env=self.env, root=self.root, flags=written), self.root, self.env)
         require_file(self.agent.settings.scout, "scout", self.root)
         self.prompt = Prompts(self.root / ".ralph" / "prompts").scout(self.root, reply=self.agent.runner.reply)
-        self.lock = RepoLock(directory, "ralph understand")
+        self.lock = RepoLock(directory, NO_GOAL, self.root)
         self.journal = journal_of_passes(directory)
         at = timestamp(time.time()).replace(":", "")
         self.kept_map = self.journal.directory / f"codebase-map-{at}.md"
@@ -108,12 +113,15 @@ class Surveying:
             open_logs=open_logs,
             undo=self.ground.put_back,
             observe=recorder,
-            now=time.time,
-            sleep=time.sleep,
+            patience=self.stage.patience(recorder),
+            woken=self._woken,
             random=random.random,
             new_id=lambda: str(uuid.uuid4()),
-            interrupted=lambda: self.stage.signals.first,
         )
+
+    def _woken(self) -> bool:
+        pressed, self.stage.pressed = self.stage.pressed, []
+        return WAKE_KEY in pressed
 
     def _request(self, session_id: str) -> Request:
         return self.agent.request(
@@ -189,7 +197,7 @@ class Surveying:
 def put_back() -> Iterator[str]:
     """Put the tree back as it was before a pass that was cut off; say what that undid."""
     repo, directory = _place(environ.without_redirections())
-    lock, journal = RepoLock(directory, "ralph understand"), journal_of_passes(directory)
+    lock, journal = RepoLock(directory, NO_GOAL, repo.root), journal_of_passes(directory)
     lock.probe()
     with lock:
         grounds = cut_passes(repo.root, directory)

@@ -287,4 +287,5 @@ def _rate_limited(info: Mapping[str, object]) -> RateLimited:
         text(info.get("status")),
         float(resets_at) if resets_at else None,
         text(info.get("rateLimitType")),
+        jsonline.amount(info.get("utilization")),
     )

@@ -1,5 +1,6 @@
 """Events as lines a person can read, in any terminal, file or pipe."""
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from ralph.events import (
     ApiRetry,
     CheckEnded,
     Event,
+    Guided,
     IterationEnded,
     IterationStarted,
     Meta,
@@ -31,6 +33,7 @@ from ralph.events import (
 )
 from ralph.quantities import format_duration, format_money, timestamp
 from ralph.ui import callouts
+from ralph.ui.keys import WAKE_KEY
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import one_line, visible
 from ralph.verdict import TOOL
@@ -64,6 +67,8 @@ class Console:
         self._tally = Tally()
         self._output: dict[str, _Output] = {}
         self._reported: Usage | None = None
+        self._wait: Waiting | None = None
+        self._countdown = ""
 
     def __call__(self, events: Sequence[Event], at: str | None, _lines: bytes) -> None:
         """Show events that were read together, `at` this moment if it is known."""
@@ -77,12 +82,34 @@ class Console:
         """Write a line that is no event's: header, recovery, farewell."""
         self._write(_labelled(label, text))
 
+    def tick(self, now: float, *, keys: bool) -> None:
+        """Show a terminal how long a wait will still take; `keys`: one of them ends it."""
+        if self._detail is Detail.QUIET or self._wait is None or (width := self._outlet.width) is None:
+            return
+        if self._wait.until is None:
+            line = "paused: `ralph resume` goes on, `ralph stop` ends the run"
+        else:
+            line = f"{_clock(self._wait.until - now)} left · `ralph wake`{f' or {WAKE_KEY}' if keys else ''}: go on now"
+        if line != self._countdown:
+            self._outlet.write(f"\r{' ' * (_LABEL + 2)}{line}"[:width] + "\x1b[K")
+            self._countdown = line
+
+    def end_wait(self) -> None:
+        """Take the countdown off the screen."""
+        self._wait = None
+        if self._countdown:
+            self._countdown = ""
+            self._outlet.write("\r\x1b[K")
+
     def close_session(self) -> None:
         """Say what was done and used in a session of which nobody says that it has ended: a log's."""
         self._write(self._session_ended())
 
     def _write(self, lines: list[str]) -> None:
         width = self._outlet.width
+        if self._countdown:  # what is written below it takes its place
+            self._countdown = ""
+            self._outlet.write("\r\x1b[K")
         folded = lines if width is None else [part for line in lines for part in _folded(line, width)]
         self._outlet.write("".join(f"{line}\n" for line in folded))
 
@@ -125,7 +152,11 @@ class Console:
             case CheckEnded():
                 return self._check_ended(event)
             case Waiting():
-                return _labelled("waiting", f"until {timestamp(event.until)}: {one_line(event.reason, 300)}")
+                self._wait = event
+                until = "" if event.until is None else f"until {timestamp(event.until)}: "
+                return _labelled("waiting", f"{until}{one_line(event.reason, 300)}")
+            case Guided():
+                return _labelled("guidance", _guided(event))
             case Meta() | RunStarted() | RunEnded():
                 return []
 
@@ -202,6 +233,8 @@ class Console:
         said = event.summary
         if event.verdict == "DONE":
             said = "claims DONE" if event.summary == "DONE" else f"claims DONE: {event.summary}"
+        elif event.verdict == "BLOCKED":
+            said = f"says it is blocked: {event.summary}"
         return [*_labelled("summary", said), *_labelled("", " · ".join(facts))]
 
     def _check_ended(self, event: CheckEnded) -> list[str]:
@@ -267,8 +300,30 @@ def _status(exit_code: int) -> str:
 
 
 def _quota(event: RateLimited) -> str:
-    when = f", resets {timestamp(event.resets_at)}" if event.resets_at else ""
-    return f"{one_line(event.status)} ({one_line(event.kind)}{when})"
+    words = {"allowed_warning": "nearly used up", "rejected": "used up"}
+    facts = [
+        one_line(event.kind).replace("_", " "),
+        "" if event.used is None else f"{min(event.used, 10) * 100:.0f} % used",
+        f"resets {timestamp(event.resets_at)}" if event.resets_at else "",
+    ]
+    return f"{words.get(event.status, one_line(event.status))} ({', '.join(filter(None, facts))})"
+
+
+def _guided(event: Guided) -> str:
+    fates = {
+        "received": "the next session is told",
+        "acknowledged": "acknowledged",
+        "unacknowledged": "not acknowledged; it is told again",
+        "dropped": "never acknowledged; it is not told any more",
+    }
+    fate = fates.get(event.status, one_line(event.status))
+    return f"{event.number}: {event.text} ({fate})" if event.status == "received" else f"{event.number}: {fate}"
+
+
+def _clock(seconds: float) -> str:
+    whole = max(0, math.ceil(seconds))
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 def json_screen(outlet: Outlet) -> Callable[[Sequence[Event], str, bytes], None]:

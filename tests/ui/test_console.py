@@ -18,6 +18,7 @@ from ralph.events import (
     ApiRetry,
     CheckEnded,
     Event,
+    Guided,
     IterationEnded,
     IterationStarted,
     Meta,
@@ -73,6 +74,7 @@ def every_event(text: str) -> list[Event]:
         IterationEnded(3, "CONTINUE", text, 0.5, 42.0, text),
         CheckEnded(1, 2.0, text),
         Waiting(text, 1_794_790_100.0),
+        Guided(1, text, text),
         RunStarted(text, text, text, text, text, text, text, text, text, text, continued=False, iteration=1),
         RunEnded(1, text, proven=False),
     ]
@@ -120,7 +122,11 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
         (RateLimited("allowed", None, "five_hour"), ""),
         (
             RateLimited("rejected", 1_794_790_100.0, "weekly"),
-            "quota      rejected (weekly, resets 2026-11-16T00:48:20.000Z)\n",
+            "quota      used up (weekly, resets 2026-11-16T00:48:20.000Z)\n",
+        ),
+        (
+            RateLimited("allowed_warning", None, "five_hour", 0.834),
+            "quota      nearly used up (five hour, 83 % used)\n",
         ),
         (ApiRetry(2, 529, "x"), "retry      the API answered 529; the agent tries again (2)\n"),
         (ApiRetry(2, None, "x"), "retry      the API answered nothing; the agent tries again (2)\n"),
@@ -133,6 +139,10 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
         ),
         (CheckEnded(2, 1.0, "why\n"), "check      red (exit 2) in 1.0s: DONE is withdrawn\n           why\n"),
         (Waiting("quota", 1_794_790_100.0), "waiting    until 2026-11-16T00:48:20.000Z: quota\n"),
+        (Waiting("paused", None), "waiting    paused\n"),
+        (Guided(2, "use tabs", "received"), "guidance   2: use tabs (the next session is told)\n"),
+        (Guided(2, "use tabs", "acknowledged"), "guidance   2: acknowledged\n"),
+        (Guided(2, "use tabs", "dropped"), "guidance   2: never acknowledged; it is not told any more\n"),
     ],
 )
 def test_an_event_is_shown_as(event: Event, text: str) -> None:
@@ -335,7 +345,7 @@ def test_in_a_terminal_every_line_keeps_its_column_and_its_width() -> None:
 
 @pytest.mark.parametrize("when", [0.0, 1e10, 1e13, 9e15])
 def test_any_instant_can_be_shown(when: float) -> None:
-    assert "rejected" in shown(RateLimited("rejected", when, "weekly"))
+    assert "used up" in shown(RateLimited("rejected", when, "weekly"))
     assert "quota" in shown(Waiting("quota", when))
 
 

@@ -1,0 +1,116 @@
+"""`ralph status`: the live runs, and those of this repository."""
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph.cli import flags
+from ralph.steering import Guidance
+
+if TYPE_CHECKING:  # loaded when the command is called
+    from ralph.roster import Entry
+
+
+def status(
+    goal: flags.LiveGoal = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """Show the live runs, and those of this repository: where they stand, and what they have spent."""
+    from ralph import jsonline
+    from ralph.cli.finding import roster
+
+    runs = roster()
+    entries = runs.known() if goal is None else [runs.find(goal)]
+    outlines = [_outline(entry) for entry in entries]
+    if as_json:
+        typer.echo(jsonline.encode([asdict(outline) for outline in outlines]))
+    elif not outlines:
+        typer.echo("no run is live, and none is known in this repository")
+    else:
+        typer.echo("\n\n".join("\n".join(_lines(outline)) for outline in outlines))
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a run's directory tells of it."""
+
+    goal: str
+    repo: str
+    live: bool
+    pid: int | None
+    directory: str
+    state: str
+    since: str = ""
+    until: float | None = None
+    tool: str = ""
+    branch: str = ""
+    iteration: int | None = None
+    failures: int = 0
+    cost_usd: float | None = None
+    tokens: int | None = None
+    session_cost_usd: float | None = None
+    context_pct: float | None = None
+    summary: str = ""
+    guidance: tuple[Guidance, ...] = ()
+
+
+def _outline(entry: "Entry") -> Outline:
+    from ralph.journal import Journal, Saved
+    from ralph.roster import latest_events
+    from ralph.standing import Standing, standing
+
+    journal = Journal(entry.directory)
+    saved = journal.load()
+    place = Outline(entry.goal, entry.repo, entry.is_live, entry.pid, str(entry.directory), "")
+    if not isinstance(saved, Saved):
+        return replace(place, state="its record is damaged; the next start rebuilds it")
+    ended = journal.ending() or "cut off; the same command goes on"
+    stands = standing(latest_events(entry.directory)) if entry.is_live else Standing(ended)
+    run, used, last = saved.run, stands.session, saved.run.history.last
+    return replace(
+        place,
+        state=stands.doing,
+        since=stands.since,
+        until=stands.until,
+        tool=stands.tool,
+        branch=run.branch,
+        iteration=run.iteration,
+        failures=run.failed,
+        cost_usd=run.spend.cost_usd if run.spend.costed else None,
+        tokens=run.spend.tokens if run.spend.knows_tokens else None,
+        session_cost_usd=used.cost_usd if used else None,
+        context_pct=used.context_pct if used else None,
+        summary=last.summary if last else "",
+        guidance=run.guidance,
+    )
+
+
+def _lines(outline: Outline) -> list[str]:
+    """The outline for people: labels, and what is known."""
+    from ralph.quantities import format_money, timestamp
+    from ralph.ui.sanitise import one_line
+
+    until, cost, session = outline.until, outline.cost_usd, outline.session_cost_usd
+    facts = {
+        "goal": [outline.goal, f"process {outline.pid}" if outline.live else "not live"],
+        "repo": [outline.repo, f"branch {outline.branch}" if outline.branch else ""],
+        "state": [
+            f"iteration {outline.iteration}" if outline.live and outline.iteration else "",
+            outline.state,
+            outline.tool,
+            "" if until is None else f"until {timestamp(until)}, {max(0.0, until - time.time()):.0f} s from now",
+        ],
+        "spent": [
+            "" if cost is None else format_money(cost),
+            "" if session is None else f"{format_money(session)} in this session",
+            "" if outline.tokens is None else f"{outline.tokens:,} tokens",
+            "" if outline.context_pct is None else f"context {outline.context_pct:.0f} %",
+        ],
+        "last": [outline.summary],
+        "guidance": [f"{len(outline.guidance)} not acknowledged yet" if outline.guidance else ""],
+        "run": [outline.directory],
+    }
+    said = {label: " · ".join(filter(None, parts)) for label, parts in facts.items()}
+    return [f"{label:<11}{one_line(text, 200)}" for label, text in said.items() if text]

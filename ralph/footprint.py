@@ -1,0 +1,36 @@
+"""What a run has left in git, compared: to judge whether it moves, and to show what it did."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ralph.excerpt import both_ends
+from ralph.gitcommand import run_git
+
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
+def same_tree(root: Path, one: str, other: str) -> bool:
+    """Whether two commits hold the same files; of what is not there any more nobody can say so."""
+    status, out, _ = run_git(root, "rev-parse", "--verify", "--quiet", f"{one}^{{tree}}")
+    second, other_out, _ = run_git(root, "rev-parse", "--verify", "--quiet", f"{other}^{{tree}}")
+    return status == second == 0 and out == other_out
+
+
+def elsewhere(root: Path, branch: str, nested: Sequence[str]) -> str:
+    """A digest of all refs but `branch`, and of where the repositories within this one are."""
+    _, refs, _ = run_git(root, "for-each-ref", "--format=%(refname) %(objectname)")
+    seen = [line for line in refs.splitlines() if not line.startswith(f"refs/heads/{branch} ")]
+    for path in nested:
+        _, inner, _ = run_git(root / path, "for-each-ref", "--format=%(objectname)")
+        _, head, _ = run_git(root / path, "rev-parse", "--verify", "--quiet", "HEAD")
+        seen.append(f"{path} {head}{inner}")
+    return hashlib.sha256("\n".join(seen).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def changes(root: Path, base: str | None, most: int) -> str:
+    """All that was changed since `base`: the files with their numbers, then the diff, both ends of it if it is long."""
+    since = base or _EMPTY_TREE
+    _, stat, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--stat=100", since, "HEAD", "--")
+    _, diff, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", since, "HEAD", "--")
+    return f"{both_ends(stat, most)}\n{both_ends(diff, most)}".strip()

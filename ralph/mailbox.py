@@ -1,0 +1,52 @@
+"""`steering.jsonl` in a run's directory: what the user asks of the run, appended by one command, read by another."""
+
+import contextlib
+import fcntl
+from pathlib import Path
+
+from ralph import jsonline
+from ralph.files import append_line, open_to_append
+from ralph.steering import Act, Word
+
+_FILE = "steering.jsonl"
+
+
+class Mailbox:
+    """The words to one run; nothing is ever taken out."""
+
+    def __init__(self, directory: Path, heard: int = 0) -> None:
+        """Read what comes after the first `heard` words."""
+        self._path = directory / _FILE
+        self._heard = heard
+        self._read = 0
+
+    def post(self, act: Act, text: str, at: str) -> int:
+        """Append a word; return its number."""
+        with open_to_append(self._path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # of two commands at once each gets a number of its own
+            number = self._path.read_bytes().count(b"\n") + 1
+            append_line(file, jsonline.encode_line({"number": number, "at": at, "act": act, "text": text}))
+        return number
+
+    def read(self) -> list[Word]:
+        """The words since the last time; a line that is still being written is left for the next."""
+        try:
+            if self._path.stat().st_size == self._read:  # looked at five times a second while a run waits
+                return []
+            with self._path.open("rb") as file:
+                data = file.read()
+        except OSError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read = len(whole)
+        lines = whole.split(b"\n")[:-1]
+        words = [_word(number, line) for number, line in enumerate(lines, 1) if number > self._heard]
+        self._heard = max(self._heard, len(lines))
+        return [word for word in words if word is not None]
+
+
+def _word(number: int, line: bytes) -> Word | None:
+    with contextlib.suppress(jsonline.Malformed, ValueError):
+        entry = jsonline.mapping(jsonline.decode(line.decode("utf-8", "replace")))
+        return Word(number, Act(jsonline.text(entry.get("act"))), jsonline.text(entry.get("text")))
+    return None

@@ -1,0 +1,36 @@
+"""Waiting, visibly: until an instant, for the user, or until a signal asks ralph to end."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from ralph.errors import Interrupted
+from ralph.events import Event, Waiting
+
+_LOOK = 0.2
+
+Nap = Callable[[float], None]
+"""Sleeps for so many seconds, or less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """The clock, the signals, and what is done meanwhile. Instants are of the wall clock: no suspend stops it."""
+
+    observe: Callable[[Event], None]
+    now: Callable[[], float]
+    rest: Callable[[], AbstractContextManager[Nap]]
+    interrupted: Callable[[], int | None]
+    """The signal that asked ralph to end, if one did."""
+
+    def wait(self, reason: str, until: float | None, enough: Callable[[], bool] = lambda: False) -> None:
+        """Wait until the instant, if there is one, or until it is `enough`."""
+        self.observe(Waiting(reason, until))
+        with self.rest() as nap:
+            while (left := _LOOK if until is None else until - self.now()) > 0 and not enough():
+                self.leave_if_interrupted()
+                nap(min(left, _LOOK))
+
+    def leave_if_interrupted(self) -> None:
+        if (number := self.interrupted()) is not None:
+            raise Interrupted(number)

@@ -1,0 +1,117 @@
+"""At most one run works in a tree: who holds its lock, and who is refused."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from ralph import jsonline
+from ralph.errors import UsageError
+from ralph.files import make_private_directory, named_in_faults, open_to_append
+from ralph.process import is_running
+
+LOCK = ".lock"
+"""No goal is called that: names have no dot."""
+
+_DYING = 12.0
+"""Seconds that a lock whose owner is dead may still be held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who wrote himself into a lock."""
+
+    pid: int
+    goal: str
+    host: str
+    repo: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether he may still be there; of another machine nobody here can tell."""
+        return self.pid == 0 or self.host != socket.gethostname() or is_running(self.pid)
+
+
+class RepoLock:
+    """At most one run works in a tree. The kernel drops the lock with its owner, however that ends."""
+
+    def __init__(self, directory: Path, goal: str, root: Path) -> None:
+        self._path = directory / LOCK
+        self._goal = goal
+        self._root = root
+        self._file: BinaryIO | None = None
+
+    def probe(self) -> None:
+        """Refuse if another run holds the lock; nothing is made that was not there."""
+        if self._path.exists():
+            with self:
+                pass
+
+    def __enter__(self) -> "RepoLock":
+        make_private_directory(self._path.parent)
+        file = open_to_append(self._path)
+        deadline = time.monotonic() + _DYING
+        while not _locked(file):
+            owner = _owner(file)
+            if (not owner.is_running or owner.pid == os.getpid()) and time.monotonic() < deadline:
+                # Its owner was killed, and its guardian is ending what it had started; or `holder` looks at it.
+                time.sleep(0.02)
+                continue
+            file.close()
+            raise UsageError(
+                f"another run works in this repository: goal {owner.goal or '?'}, process {owner.pid or '?'}"
+                f" on {owner.host or '?'}",
+                "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
+            )
+        with named_in_faults(self._path):
+            file.truncate(0)
+            owner = {"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname(), "repo": str(self._root)}
+            file.write(jsonline.encode_line(owner))  # a whole line: who looks at it has nothing to mend
+        self._file = file
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def holder(directory: Path) -> Owner | None:
+    """Who works in the tree of this directory of runs right now, if anyone does."""
+    try:
+        with (directory / LOCK).open("rb") as file:
+            owner = _owner(file)
+            if not owner.is_running:  # the lock is not even tried: a start at this moment must not be refused for it
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return owner
+            return None
+    except OSError:
+        return None
+
+
+def _owner(file: BinaryIO) -> Owner:
+    said: Mapping[str, object] = {}
+    with contextlib.suppress(jsonline.Malformed):
+        said = jsonline.mapping(jsonline.decode(os.pread(file.fileno(), 4096, 0).decode("utf-8", "replace")))
+    text = jsonline.text
+    return Owner(
+        jsonline.count(said.get("pid")), text(said.get("goal")), text(said.get("host")), text(said.get("repo"))
+    )

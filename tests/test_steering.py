@@ -1,0 +1,112 @@
+"""What the user asks of a run: heard in order, kept until it is done, acknowledged by number."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ralph.mailbox import Mailbox
+from ralph.steering import Act, Guidance, Helm, Receipt, Word
+
+
+def helm(*acts: Act) -> Helm:
+    words = [[Word(number, act) for number, act in enumerate(acts, 1)], []]
+    made = Helm(lambda: words.pop(0))
+    made.listen()
+    return made
+
+
+def test_a_pause_lasts_until_it_is_taken_back() -> None:
+    assert helm(Act.PAUSE).paused
+    assert not helm(Act.PAUSE, Act.RESUME).paused
+
+
+def test_a_word_to_wake_ends_the_wait_it_was_meant_for_and_no_other() -> None:
+    made = helm(Act.WAKE)
+    assert made.roused
+    made.begin_wait()
+    made.listen()
+    assert not made.roused
+
+
+def test_a_word_to_stop_ends_every_wait() -> None:
+    made = helm(Act.STOP)
+    made.begin_wait()
+    assert made.roused
+    assert made.stopping
+
+
+def test_what_is_told_is_handed_over_once() -> None:
+    made = helm(Act.TELL, Act.PAUSE, Act.TELL)
+    assert [word.number for word in made.take_told()] == [1, 3]
+    assert made.take_told() == []
+
+
+@pytest.mark.parametrize(
+    "summary",
+    ["guidance 3: done so", "As Guidance 3 asks, I …", "GUIDANCE #3 was heeded", "see guidance no. 3", "guidance  3."],
+)
+def test_a_summary_that_names_a_guidance_acknowledges_it(summary: str) -> None:
+    assert Guidance(3, "x", told=1).receipt_in(summary, done=False) is Receipt.ACKNOWLEDGED
+
+
+@pytest.mark.parametrize("summary", ["guidance 31: x", "guidance", "I did 3 things", "misguidance 3", "guidance 2: x"])
+def test_a_summary_that_does_not_leaves_it_open(summary: str) -> None:
+    assert Guidance(3, "x", told=1).receipt_in(summary, done=False) is Receipt.MISSING
+
+
+def test_a_guidance_is_not_told_for_ever() -> None:
+    assert Guidance(1, "x", told=2).receipt_in("no", done=False) is Receipt.MISSING
+    assert Guidance(1, "x", told=3).receipt_in("no", done=False) is Receipt.DROPPED
+
+
+def test_who_claims_done_has_heard_everything() -> None:
+    assert Guidance(1, "x", told=1).receipt_in("DONE", done=True) is Receipt.ACKNOWLEDGED
+
+
+# The mailbox
+
+
+def test_words_are_numbered_and_read_once(tmp_path: Path) -> None:
+    box = Mailbox(tmp_path)
+    assert [Mailbox(tmp_path).post(Act.TELL, text, "now") for text in ("a", "zwei\nZeilen \ud800")] == [1, 2]
+    assert [(word.number, word.act) for word in box.read()] == [(1, Act.TELL), (2, Act.TELL)]
+    assert box.read() == []
+    assert Mailbox(tmp_path).post(Act.STOP, "", "now") == 3
+    assert box.read() == [Word(3, Act.STOP)]
+
+
+def test_reading_goes_on_where_the_last_start_had_read_to(tmp_path: Path) -> None:
+    for text in ("a", "b", "c"):
+        Mailbox(tmp_path).post(Act.TELL, text, "now")
+    assert [word.text for word in Mailbox(tmp_path, heard=2).read()] == ["c"]
+
+
+def test_no_mailbox_is_an_empty_one(tmp_path: Path) -> None:
+    assert Mailbox(tmp_path / "nowhere").read() == []
+
+
+def test_garbled_lines_are_passed_over(tmp_path: Path) -> None:
+    Mailbox(tmp_path).post(Act.TELL, "a", "now")
+    with (tmp_path / "steering.jsonl").open("ab") as file:
+        file.write(b'\xff{\n{"act": "dance"}\n[]\n{"act": "wa')
+    box = Mailbox(tmp_path)
+    assert [word.text for word in box.read()] == ["a"]
+    assert Mailbox(tmp_path).post(Act.WAKE, "", "now") == 6  # the torn line is closed, and is a line
+    assert box.read() == [Word(6, Act.WAKE)]
+
+
+def test_of_two_commands_at_once_each_gets_its_own_number(tmp_path: Path) -> None:
+    numbers: list[int] = []
+
+    def post() -> None:
+        for _ in range(20):
+            numbers.append(Mailbox(tmp_path).post(Act.TELL, "x", "now"))
+
+    threads = [threading.Thread(target=post) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(1, 81))
+    assert [word.number for word in Mailbox(tmp_path).read()] == list(range(1, 81))
