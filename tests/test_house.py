@@ -1,7 +1,9 @@
 """What a stranger's machine needs of this checkout: a lock it can trust, and outside programs it may lack."""
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +17,7 @@ from tools import fetch
 
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "requirements" / "dev.txt"
+CONTROL = "Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: a tool\n"
 
 
 def locked() -> list[str]:
@@ -45,12 +48,16 @@ def test_the_lock_has_what_pyproject_and_dev_in_ask_for() -> None:
 
 
 def test_a_program_that_cannot_be_had_is_said_in_one_line_and_is_no_failure(tmp_path: Path) -> None:
+    nowhere = tmp_path / "apt.conf"
+    nowhere.write_text(f'Dir::Etc "{tmp_path}"; Dir::State::lists "{tmp_path}";\n')
     env = os.environ | {"RALPH_TOOLS_DIR": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
+    env |= {"APT_CONFIG": str(nowhere)}
     program = [sys.executable, ROOT / "tools" / "fetch.py"]
 
     fetched = subprocess.run(program, env=env, capture_output=True, text=True)
     assert (fetched.returncode, fetched.stderr) == (0, "")
-    assert all(" is not available: pip cannot download " in line for line in fetched.stdout.splitlines())
+    said = re.compile(r"\S+ \S+ is not available: (pip cannot download|apt cannot download|.* no apt-get here)")
+    assert [line for line in fetched.stdout.splitlines() if not said.match(line)] == []
 
     asked = subprocess.run([*program, "--path", "claude"], env=env, capture_output=True, text=True)
     assert (asked.returncode, asked.stdout) == (1, "")
@@ -83,3 +90,23 @@ def test_a_program_keeps_what_it_needs_beside_it_as_far_as_the_platform_has_it(t
         "resources/helper": "p/resources/helper",
     }
     assert all(os.access(file, os.X_OK) for file in held.values())
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not installed: this is no Debian")
+def test_a_package_of_debian_is_taken_only_as_it_is_pinned(tmp_path: Path) -> None:
+    tree, package = tmp_path / "tree", tmp_path / "tool.deb"
+    for name, text in {"DEBIAN/control": CONTROL, "usr/bin/tool": "its program", "usr/bin/other": "another"}.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, package], check=True, capture_output=True)
+    digest = f"sha256:{hashlib.sha256(package.read_bytes()).hexdigest()}"
+    tool = fetch.Tool("tool", "1", "tool=1", "usr/bin/tool", [digest], registry="debian")
+
+    fetch.compare_hash(tool, package)
+    program = fetch.unpack(tool, package, tmp_path / "program")
+    assert [(file.name, file.read_text()) for file in program.parent.iterdir()] == [("tool", "its program")]
+    assert os.access(program, os.X_OK)
+
+    package.write_bytes(package.read_bytes() + b"more")
+    with pytest.raises(fetch.Unavailable, match=r"tool\.deb is not the pinned one: sha256:"):
+        fetch.compare_hash(tool, package)

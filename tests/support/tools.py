@@ -26,6 +26,17 @@ def find(name: str) -> Path:
     return path if path.exists() else lacking(fetch.why_missing(tool, _CACHE))
 
 
+def direnv() -> Path:
+    """Return the path of a direnv: the pinned one, or where that cannot be had the one that is installed."""
+    installed = shutil.which("direnv")
+    return Path(installed) if installed and not fetch.pinned()["direnv"].path(_CACHE).exists() else find("direnv")
+
+
+def libfaketime() -> Path:
+    """Return the path of the library that tells a process another time: for LD_PRELOAD, beside FAKETIME."""
+    return find("libfaketime")
+
+
 def strace() -> str:
     """Return the path of an strace that may trace, which ptrace restrictions of a container can forbid."""
     path = shutil.which("strace")
