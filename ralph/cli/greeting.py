@@ -10,6 +10,7 @@ from ralph import __version__, gitrepo
 from ralph.budget import Limit, Reasoning, Spend
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
+from ralph.loop import STALLED
 from ralph.quantities import format_duration, format_money
 from ralph.run import Run, RunResult
 from ralph.runners import OWN_TRANSCRIPTS
@@ -84,6 +85,9 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
     yield "result", _ending(result, prepared)
     yield "", " · ".join(facts)
     yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
+    if result.exit_code == STALLED:
+        yield "", f".ralph/runs/{run.goal}/dossier.md: what was tried, what the check said, what changed"
+        yield "next", f'say what to do instead: ralph tell {run.goal} "…"; then go on'
     if prepared.asked.place.url is not None:
         yield "clone", f"{prepared.repo.root} · branch {run.branch}, not pushed"
         yield "push", shlex.join(["git", "-C", str(prepared.repo.root), "push", "origin", run.branch])
