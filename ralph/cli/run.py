@@ -50,8 +50,8 @@ def run(
 ) -> None:
     """Hold fresh agent sessions on GOAL until it is proven done or a limit is reached.
 
-    Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 a bug in ralph, 4 a limit was reached, 6 blocked,
-    129/130/143 stopped by a signal.
+    Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 a bug in ralph, 4 a limit was reached, 5 stalled, 6 blocked,
+    129/130/143 stopped by a signal; 130 also by `ralph stop`.
     """
     from ralph.cli.prepare import RunFlags, look
     from ralph.cli.prepare import dry_run as print_dry_run

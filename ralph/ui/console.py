@@ -36,7 +36,7 @@ from ralph.ui import callouts
 from ralph.ui.keys import WAKE_KEY
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import one_line, visible
-from ralph.verdict import TOOL
+from ralph.verdict import TOOL, obstacle_in
 
 _LABEL = 9
 _FAILED_LINES = 8
@@ -234,7 +234,7 @@ class Console:
         if event.verdict == "DONE":
             said = "claims DONE" if event.summary == "DONE" else f"claims DONE: {event.summary}"
         elif event.verdict == "BLOCKED":
-            said = f"says it is blocked: {event.summary}"
+            said = f"says it is blocked: {obstacle_in(event.summary)}"
         return [*_labelled("summary", said), *_labelled("", " · ".join(facts))]
 
     def _check_ended(self, event: CheckEnded) -> list[str]:
