@@ -39,7 +39,8 @@ class Interrupted(Exception):
 class Log:
     """What the agent heard and spent, one JSON line each, for the test to read."""
 
-    def __init__(self, path: str, start: int) -> None:
+    def __init__(self, path: str, start: int, mode: str) -> None:
+        self._mode = mode
         self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
         self._start = start
         size = os.fstat(self._file).st_size
@@ -47,7 +48,9 @@ class Log:
             os.write(self._file, b"\n")
 
     def note(self, kind: str, **facts: object) -> None:
-        os.write(self._file, json.dumps({"kind": kind, "start": self._start, **facts}).encode() + b"\n")
+        os.write(
+            self._file, json.dumps({"kind": kind, "start": self._start, "mode": self._mode, **facts}).encode() + b"\n"
+        )
 
 
 def print_line(line: bytes) -> None:

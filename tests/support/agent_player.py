@@ -350,24 +350,32 @@ class Player:
             self.command = 0
 
 
+def mode_of(options: dict[str, str]) -> str:
+    """What ralph starts this for, as its command line tells."""
+    changing = {"Bash", "Edit", "Write"} & set(options.get("--tools", "Bash").split(","))
+    return "summarizer" if options.get("--model") == "haiku" and not changing else "worker"
+
+
 def main(directory: str) -> None:
     """Play the session whose turn it is."""
     if {"-v", "--version"} & set(sys.argv[1:]):
         print(f"{VERSION} (Claude Code)")
         return
+    options = read_options(sys.argv[1:])
+    mode = mode_of(options)
     # The offset after an append is the number of starts so far, this one included, however many start at once.
-    counter = os.open(f"{directory}/starts", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
+    counter = os.open(f"{directory}/starts.{mode}", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o644)
     os.write(counter, b".")
     start = os.lseek(counter, 0, os.SEEK_CUR)
-    log = Log(f"{directory}/heard.jsonl", start)
+    log = Log(f"{directory}/heard.jsonl", start, mode)
     cwd = os.getcwd()
     log.note("start", argv=sys.argv[1:], env=dict(os.environ), cwd=cwd, pid=os.getpid())
     with open(f"{directory}/script.json", encoding="utf-8") as file:
         script = json.load(file)
-    sessions = script["sessions"]
+    sessions = script["sessions"][mode]
     session = sessions[min(start, len(sessions)) - 1] if sessions else []
     try:
-        code = Player(script, session, read_options(sys.argv[1:]), log).converse()
+        code = Player(script, session, options, log).converse()
     except BrokenPipeError:
         code = 1
     os._exit(code)  # at once: there is nothing to flush

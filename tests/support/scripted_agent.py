@@ -5,6 +5,9 @@ session repeats. A session is a list of turns, one for each message it is sent, 
 of one turn may be given as that turn, a list of steps. A turn with no step that ends it ends as claude does when the
 model only talks. Steps after one that ends the turn are played after its result.
 
+A start as a summarizer, with the model haiku and no tool that changes anything, plays the next of `summarizer` instead,
+which are sessions of their own; it is none of the others.
+
     agent = scripted_agent(tmp_path / "bin", [[write("a.txt", "a"), summary("wrote a")], [summary("DONE")]])
 """
 
@@ -22,6 +25,7 @@ from tests.support.tokens import ONE_MESSAGE, Tokens
 ROOT = Path(__file__).parents[2]
 COST = 0.01
 CONTEXT_WINDOW = 1_000_000
+STANDARD_SUMMARY = "What the older iterations came to."
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,19 @@ class ScriptedAgent:
 
     @property
     def heard(self) -> list[str]:
-        """The user messages, of all starts, in order."""
-        lines = [json.loads(entry["line"]) for entry in self._entries("stdin")]
+        """The user messages, of all starts but a summarizer's, in order."""
+        return self._heard("worker")
+
+    @property
+    def heard_as_summarizer(self) -> list[str]:
+        return self._heard("summarizer")
+
+    def spent(self, mode: str) -> float:
+        """What the sessions of one mode cost: worker or summarizer."""
+        return sum(entry["cost"] for entry in self._entries("message") if entry["mode"] == mode)
+
+    def _heard(self, mode: str) -> list[str]:
+        lines = [json.loads(entry["line"]) for entry in self._entries("stdin") if entry["mode"] == mode]
         messages = [line["message"]["content"] for line in lines if line["type"] == "user"]
         return [
             content if isinstance(content, str) else "".join(block["text"] for block in content) for content in messages
@@ -194,17 +209,21 @@ def scripted_agent(
     tokens: Tokens = ONE_MESSAGE,
     cost: float = COST,
     context_window: int = CONTEXT_WINDOW,
+    summarizer: Sequence[Session] | None = None,
 ) -> ScriptedAgent:
     """Write the agent into a directory of its own; `tokens` and `cost` are those of each message."""
     directory.mkdir(parents=True, exist_ok=True)
     script = {
-        "sessions": [[[_plain(step) for step in turn] for turn in _turns(session)] for session in sessions],
+        "sessions": {
+            "worker": _played(sessions),
+            "summarizer": _played([[summary(STANDARD_SUMMARY)]] if summarizer is None else summarizer),
+        },
         "tokens": asdict(tokens),
         "cost": cost,
         "context_window": context_window,
     }
     (directory / "script.json").write_text(json.dumps(script))
-    for old in ("starts", "heard.jsonl"):  # a new script begins with its first session
+    for old in ("starts.worker", "starts.summarizer", "heard.jsonl"):  # a new script begins with its first session
         (directory / old).unlink(missing_ok=True)
     path = directory / name
     # -S -E: no site, no PYTHON* variables of the test; the modules come from here, compiled once.
@@ -231,8 +250,16 @@ class ClaudeScript:
         tokens: Tokens = ONE_MESSAGE,
         cost: float = COST,
         context_window: int = CONTEXT_WINDOW,
+        summarizer: Sequence[Session] | None = None,
     ) -> ScriptedAgent:
-        return scripted_agent(self.directory, sessions, tokens=tokens, cost=cost, context_window=context_window)
+        return scripted_agent(
+            self.directory,
+            sessions,
+            tokens=tokens,
+            cost=cost,
+            context_window=context_window,
+            summarizer=summarizer,
+        )
 
 
 def _whole(line: str) -> dict[str, Any]:
@@ -241,6 +268,10 @@ def _whole(line: str) -> dict[str, Any]:
         return json.loads(line)
     except ValueError:
         return {}
+
+
+def _played(sessions: Sequence[Session]) -> list[list[list[dict[str, Any]]]]:
+    return [[[_plain(step) for step in turn] for turn in _turns(session)] for session in sessions]
 
 
 def _turns(session: Session) -> list[Turn]:
