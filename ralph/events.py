@@ -203,6 +203,26 @@ class IterationEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryStarted:
+    """A session begins that condenses the iterations 1 to `through`; what is used next is its own."""
+
+    type: ClassVar[str] = "summary_started"
+    through: int
+    session_id: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWritten:
+    """From now on `text` stands for the iterations 1 to `through`."""
+
+    type: ClassVar[str] = "summary_written"
+    through: int
+    cost_usd: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckEnded:
     type: ClassVar[str] = "check_ended"
     exit_code: int | None
@@ -239,7 +259,17 @@ class RunEnded:
 
 AgentEvent = Text | ToolStart | ToolOutput | ToolEnd | Usage | Meta
 SessionEvent = SessionStarted | RateLimited | ApiRetry | TurnEnded | SessionEnded
-RunEvent = RunStarted | IterationStarted | IterationEnded | CheckEnded | Waiting | Guided | RunEnded
+RunEvent = (
+    RunStarted
+    | IterationStarted
+    | IterationEnded
+    | SummaryStarted
+    | SummaryWritten
+    | CheckEnded
+    | Waiting
+    | Guided
+    | RunEnded
+)
 Event = AgentEvent | SessionEvent | RunEvent
 
 AGENT_TYPES = ("text", "tool_start", "tool_output", "tool_end", "usage", "meta")

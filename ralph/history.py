@@ -35,5 +35,9 @@ class History:
         """The latest iterations, which a prompt quotes verbatim."""
         return self.iterations[max(0, len(self.iterations) - most) :]
 
+    def since(self, number: int) -> Sequence[Iteration]:
+        """The iterations after the one of this number."""
+        return [item for item in self.iterations if item.number > number] if number else self.iterations
+
     def after(self, iteration: Iteration) -> "History":
         return replace(self, iterations=(*self.iterations, iteration))

@@ -1,8 +1,8 @@
 """The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
 
 $RALPH_DIR/runs/<repo key>/.lock, .archive/
-$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, events.ndjson,
-                                   steering.jsonl, snapshot/, logs/}
+$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, summary.md,
+                                   events.ndjson, steering.jsonl, snapshot/, logs/}
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from ralph.history import History, Iteration
 from ralph.run import CheckRecord, Run, RunResult
 from ralph.standstill import Mark, Standstill
 from ralph.steering import Guidance
+from ralph.summary import Condensed
 from ralph.verdict import Verdict
 
 VERSION = 1
@@ -46,6 +47,11 @@ class LogFiles:
 
     stdout: Path
     stderr: Path
+
+
+def mode_of(log: str) -> str:
+    """The mode of the session that the raw log of this name is of: it stands after the instant, which ends in Z."""
+    return log.partition("Z-")[2].partition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +98,10 @@ class Journal:
     @property
     def undone(self) -> Path:
         return self.directory / "undone"
+
+    @property
+    def summary(self) -> Path:
+        return self.directory / "summary.md"
 
     @property
     def logs(self) -> Path:
@@ -257,6 +267,7 @@ class Journal:
             "heard": run.heard,
             "obstacles": run.obstacles,
             "standstill": asdict(run.standstill),
+            "condensed": {"failed_at": run.condensed.failed_at, "spend": asdict(run.condensed.spend)},
             "judge": check,
             "agent": agent,
             "transcript": transcript,
@@ -320,7 +331,7 @@ class Journal:
 
 
 def _run_from(document: Mapping[str, object], history: History) -> Run:
-    spend = jsonline.mapping(document.get("spend"))
+    condensed = jsonline.mapping(document.get("condensed"))
     check = jsonline.mapping(document.get("check"))
     exit_code = check.get("exit_code")
     return Run(
@@ -329,12 +340,7 @@ def _run_from(document: Mapping[str, object], history: History) -> Run:
         branch=jsonline.text(document.get("branch")),
         base=jsonline.text(document.get("base")) or None,
         history=history,
-        spend=Spend(
-            jsonline.amount(spend.get("cost_usd")) or 0.0,
-            jsonline.count(spend.get("tokens")),
-            spend.get("costed") is True,
-            spend.get("counted") is True,
-        ),
+        spend=_spend_from(document),
         failures=jsonline.count(document.get("failures")),
         failed=jsonline.count(document.get("failed")),
         check=CheckRecord(
@@ -349,6 +355,7 @@ def _run_from(document: Mapping[str, object], history: History) -> Run:
         heard=jsonline.count(document.get("heard")),
         obstacles=jsonline.count(document.get("obstacles")),
         standstill=_standstill(jsonline.mapping(document.get("standstill"))),
+        condensed=Condensed(failed_at=jsonline.count(condensed.get("failed_at")), spend=_spend_from(condensed)),
     )
 
 
@@ -365,6 +372,16 @@ def _standstill(entry: Mapping[str, object]) -> Standstill:
         tuple(Mark(jsonline.text(mark.get("words")), jsonline.text(mark.get("commit"))) for mark in marks),
         jsonline.count(entry.get("idle")),
         jsonline.text(entry.get("elsewhere")),
+    )
+
+
+def _spend_from(holder: Mapping[str, object]) -> Spend:
+    spend = jsonline.mapping(holder.get("spend"))
+    return Spend(
+        jsonline.amount(spend.get("cost_usd")) or 0.0,
+        jsonline.count(spend.get("tokens")),
+        spend.get("costed") is True,
+        spend.get("counted") is True,
     )
 
 

@@ -61,6 +61,8 @@ class Kit:
     request: Callable[[Run, str, bool], Request]
     """The request for the run's next session, with this id; True: shrunk."""
     open_logs: Callable[[Run], Logs]
+    condense: Callable[[Run, bool], Run | None]
+    """Have the older iterations condensed if that is due (True: as many as can be); None: it is not."""
     undo: Callable[[], Held]
     """Undo what a session must not do to `.ralph/` and the branch; say what it had done, and what secrets committed."""
     commit: Callable[[str], Committed]
@@ -90,6 +92,9 @@ def pursue(run: Run, kit: Kit) -> RunResult:
         return result
     tries = Tries()
     while (result := _ended_before_session(run := _heed(run, kit), kit)) is None:
+        if (condensed := kit.condense(run, tries.shrunk)) is not None:
+            run = condensed
+            continue  # it took time and money: the limits come first
         report = _hold(run, kit, shrunk=tries.shrunk)
         run, notes = _after_session(run, report, kit)
         match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random(), on_denial=kit.on_denial):

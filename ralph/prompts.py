@@ -11,13 +11,16 @@ import jinja2.sandbox
 from ralph.errors import RalphError
 from ralph.excerpt import both_ends, fenced
 from ralph.goal import Goal
+from ralph.history import Iteration
 from ralph.run import Run
+from ralph.summary import RECENT, SHORT
 from ralph.verdict import PROMISE, Reply, defused, obstacle_in
 
-RECENT = 10
-"""Iterations quoted verbatim."""
-
 _LONGEST_SUMMARY = 4000
+_MOST_CONDENSED = 200
+_LONGEST_TALE = 80_000
+"""Of so many iterations, in so many characters, a summarizer is told at once."""
+
 _LONGEST_QUOTE = 12_000
 
 MAP = ".ralph/codebase-map.md"
@@ -36,9 +39,21 @@ class Prompts:
 
     overrides: Path | None = None
 
-    def worker(self, goal: Goal, run: Run, *, root: Path, check: str, reply: Reply, shrunk: bool = False) -> str:
+    def worker(
+        self,
+        goal: Goal,
+        run: Run,
+        *,
+        root: Path,
+        check: str,
+        reply: Reply,
+        verbatim: int = RECENT,
+        shrunk: bool = False,
+    ) -> str:
         """What a worker session is told; `shrunk` keeps only what a too long prompt must not lose."""
-        recent = run.history.recent(2 if shrunk else RECENT)
+        summary = run.condensed.summary
+        uncondensed = run.history.since(run.condensed.through)
+        recent = uncondensed[-(SHORT if shrunk else verbatim) :]
         red = run.check is not None and not run.check.passed
         return self._render(
             "worker.md.j2",
@@ -48,15 +63,12 @@ class Prompts:
                 "iteration": run.iteration,
                 "has_agents_md": (root / "AGENTS.md").is_file(),
                 "codebase_map": "" if shrunk else _codebase_map(root),
-                "recent": [
-                    {
-                        "number": item.number,
-                        "verdict": str(item.verdict),
-                        "summary": both_ends(item.summary, _LONGEST_SUMMARY),
-                    }
-                    for item in recent
-                ],
-                "left_out": len(run.history.iterations) - len(recent),
+                "summary": ""
+                if summary is None
+                else both_ends(summary.text, _LONGEST_SUMMARY if shrunk else _LONGEST_QUOTE),
+                "summarised": run.condensed.through,
+                "recent": [_quoted(item, _LONGEST_SUMMARY) for item in recent],
+                "left_out": len(uncondensed) - len(recent),
                 "guidance": [
                     {"number": item.number, "text": both_ends(item.text, _LONGEST_QUOTE)} for item in run.guidance
                 ],
@@ -72,6 +84,22 @@ class Prompts:
                 "promise": PROMISE,
             },
         )
+
+    def summarizer(self, goal: Goal, run: Run, through: int, *, reply: Reply) -> str:
+        """What a summarizer session is told: the iterations up to `through`, and the summary of those before them."""
+        older = [item for item in run.history.since(run.condensed.through) if item.number <= through]
+        told = older[-_MOST_CONDENSED:]
+        most = min(_LONGEST_SUMMARY, _LONGEST_TALE // max(1, len(told)))
+        variables = {
+            "title": goal.title,
+            "through": through,
+            "summary": run.condensed.summary.text if run.condensed.summary else "",
+            "summarised": run.condensed.through,
+            "iterations": [_quoted(item, most) for item in told],
+            "left_out": len(older) - len(told),
+            "reply": str(reply),
+        }
+        return self._render("summarizer.md.j2", variables)
 
     def scout(self, root: Path, *, reply: Reply) -> str:
         """What a scout session is told, which maps the code base and changes nothing."""
@@ -125,6 +153,11 @@ def _environment(folders: tuple[str, ...]) -> jinja2.Environment:
     )
     environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType] - jinja2 does not type it
     return environment
+
+
+def _quoted(item: Iteration, most: int) -> Mapping[str, object]:
+    """What a template may say of an iteration, its summary in about so many characters."""
+    return {"number": item.number, "verdict": str(item.verdict), "summary": both_ends(item.summary, most)}
 
 
 def _codebase_map(root: Path) -> str:

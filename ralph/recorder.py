@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ralph.budget import Meter, Spend
-from ralph.events import Event, IterationStarted, Usage
+from ralph.events import Event, IterationStarted, SummaryStarted, Usage
 from ralph.quantities import timestamp
 
 
@@ -34,7 +34,7 @@ class Recorder:
         for event in events:
             if isinstance(event, Usage):
                 self.meter = self.meter.metered(event)
-            elif isinstance(event, IterationStarted):
+            elif isinstance(event, IterationStarted | SummaryStarted):
                 self.meter = self.meter.next_session()
         for screen in list(self._screens):
             try:

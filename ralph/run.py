@@ -6,6 +6,7 @@ from ralph.budget import Limit, Spend
 from ralph.history import History, Iteration
 from ralph.standstill import Standstill
 from ralph.steering import Guidance, Word
+from ralph.summary import Condensed
 from ralph.verdict import Verdict
 
 
@@ -43,6 +44,12 @@ class Run:
     obstacles: int = 0
     """How many sessions in a row have said that only a person can clear the way."""
     standstill: Standstill = field(default_factory=Standstill)
+    condensed: Condensed = field(default_factory=Condensed)
+
+    @property
+    def finished(self) -> int:
+        """The number of the last iteration; 0 before the first."""
+        return self.history.next_number - 1
 
     @property
     def iteration(self) -> int:

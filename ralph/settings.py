@@ -24,12 +24,18 @@ from ralph.nearest import did_you_mean
 from ralph.quantities import parse_count, parse_duration, parse_money
 from ralph.runners import AGENTS, AUTO, OWN_TRANSCRIPTS, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.runners.codex import SANDBOXES
+from ralph.runners.ralph_claude import SCRIPTED
+from ralph.summary import Rhythm
 from ralph.transcripts import TRANSCRIPTS
 
 PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
 WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
 SCOUT_TOOLS = "Read,Glob,Grep,StructuredOutput"
+SUMMARIZER_TOOLS = "Read,Glob,Grep,StructuredOutput"
 DEFAULT = "default"
+
+_MOST_QUOTED = 100
+"""Iterations that a prompt may quote; a quote has up to 4,000 characters, and a usual context no room for more."""
 
 Parser = Callable[[object], object]
 
@@ -65,6 +71,10 @@ def _written(parse: Callable[[str], object]) -> Parser:
         return parse(str(raw))
 
     return parser
+
+
+def _count_or_zero(text: str) -> int:
+    return 0 if text.strip() == "0" else parse_count(text)
 
 
 def _choice(*choices: str) -> Parser:
@@ -136,15 +146,20 @@ KEYS: Mapping[str, Key] = {
     "on_denial": Key(_choice("stop", "continue"), "stop"),
     "failures": Key(_written(parse_count), 3),
     "stall_after": Key(_written(parse_count), 3),
+    "summary_every": Key(_written(_count_or_zero), 10),
+    "summary_keep": Key(_written(parse_count), 5),
     "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
     "modes.worker.system_prompt_file": Key(_text, ""),
     "modes.scout.tools": Key(_list(lambda text: text.split(",")), SCOUT_TOOLS),
     "modes.scout.system_prompt_file": Key(_text, ""),
+    "modes.summarizer.model": Key(_word, "haiku"),
+    "modes.summarizer.reasoning": Key(_choice(*Reasoning), "high"),
+    "modes.summarizer.tools": Key(_list(lambda text: text.split(",")), SUMMARIZER_TOOLS),
     "agents.claude.path": Key(_text, "", guarded=True),
     "agents.claude.permission_mode": Key(_choice(*PERMISSION_MODES), "", guarded=True),
     "agents.claude.auth": Key(_choice("login", "api-key"), "login", guarded=True),
     "agents.claude.project_settings": Key(_flag, True),
-    "agents.claude.max_retries": Key(_written(lambda text: 0 if text.strip() == "0" else parse_count(text)), 3),
+    "agents.claude.max_retries": Key(_written(_count_or_zero), 3),
     "agents.claude.extra_args": Key(_list(shlex.split), [], guarded=True),
     "agents.codex.path": Key(_text, "", guarded=True),
     "agents.codex.sandbox": Key(_choice(*SANDBOXES), "workspace-write", guarded=True),
@@ -163,10 +178,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a kind of session is given besides its prompt."""
+    """What a kind of session is given besides its prompt; without a model or reasoning of its own, the run's."""
 
     tools: tuple[str, ...]
-    system_prompt_file: str
+    system_prompt_file: str = ""
+    model: str = ""
+    reasoning: Reasoning | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +204,8 @@ class Settings:
     stall_after: int
     worker: Mode
     scout: Mode
+    summarizer: Mode
+    rhythm: Rhythm
     agents: AgentOptions
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
@@ -274,6 +293,7 @@ def load(
     collected.add(Source("environment", _from_environment(env)))
     collected.add(Source("flag", flags or {}))
     _settle_agent(collected)
+    _settle_summaries(collected)
     if collected.faults:
         raise UsageError(
             "invalid settings:\n" + "\n".join(f"  {fault}" for fault in collected.faults),
@@ -295,6 +315,26 @@ def _settle_agent(collected: _Collected) -> None:
     model = collected.values.get("model")
     if OWN_TRANSCRIPTS.get(str(agent.value)) != "claude" and model is not None and model.source == DEFAULT:
         collected.values["model"] = Value("", "", f"{agent.value}'s own")
+
+
+def _settle_summaries(collected: _Collected) -> None:
+    """Give the summarizer the worker's model where claude's usual one does not exist; a script does not summarise."""
+    agent, model, own, every, keep = (
+        collected.values.get(name)
+        for name in ("agent", "model", "modes.summarizer.model", "summary_every", "summary_keep")
+    )
+    if agent is None or model is None or own is None or every is None or keep is None:
+        return
+    scripted = agent.value == "demo" or str(model.value).startswith(SCRIPTED)
+    if own.source == DEFAULT and (scripted or OWN_TRANSCRIPTS.get(str(agent.value)) != "claude"):
+        collected.values["modes.summarizer.model"] = Value(model.written, model.value, "model")
+        if scripted and every.source == DEFAULT:
+            collected.values["summary_every"] = every = Value(0, 0, "the scripted model's")
+    if (quoted := Rhythm(cast("int", every.value), cast("int", keep.value)).verbatim) > _MOST_QUOTED:
+        collected.faults.append(
+            f"summary_every + summary_keep: a prompt would quote {quoted} iterations, more than {_MOST_QUOTED};"
+            " summary_every = 0 is never"
+        )
 
 
 def _settings(collected: _Collected) -> Settings:
@@ -325,6 +365,12 @@ def _settings(collected: _Collected) -> Settings:
         stall_after=cast("int", get("stall_after")),
         worker=mode("worker"),
         scout=mode("scout"),
+        summarizer=Mode(
+            cast("tuple[str, ...]", get("modes.summarizer.tools")),
+            model=cast("str", get("modes.summarizer.model")),
+            reasoning=Reasoning(cast("str", get("modes.summarizer.reasoning"))),
+        ),
+        rhythm=Rhythm(cast("int", get("summary_every")), cast("int", get("summary_keep"))),
         agents=AgentOptions(
             claude=ClaudeOptions(
                 path=cast("str", get("agents.claude.path")),

@@ -12,6 +12,8 @@ from ralph.events import (
     RunStarted,
     SessionEnded,
     SessionStarted,
+    SummaryStarted,
+    SummaryWritten,
     ToolEnd,
     ToolStart,
     Usage,
@@ -40,6 +42,8 @@ class Standing:
                 return Standing("beginning", at)
             case IterationStarted():
                 return Standing("starting a session", at)
+            case SummaryStarted():
+                return Standing("starting a session that condenses older iterations", at)
             case SessionStarted():
                 return replace(self, doing="in a session", since=self.since or at, until=None)
             case ToolStart():
@@ -50,7 +54,7 @@ class Standing:
                 return replace(self, session=event)
             case SessionEnded():
                 return replace(self, doing="finishing a session", since=at, tool="")
-            case IterationEnded() | CheckEnded():
+            case IterationEnded() | SummaryWritten() | CheckEnded():
                 return Standing("between sessions", at)
             case Waiting():
                 return Standing(event.reason if event.until is None else "waiting", at, event.until)

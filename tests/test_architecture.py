@@ -14,7 +14,7 @@ COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
     "budget", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
-    "sensitive", "standstill", "steering", "trailers", "transcripts", "verdict",
+    "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON
@@ -35,12 +35,13 @@ LAYERS: dict[str, set[str]] = {
     "nearest": set(),
     "pricing": {"jsonline"},
     "dossier": {"excerpt", "run"},
-    "run": {"budget", "history", "standstill", "steering", "verdict"},
+    "run": {"budget", "history", "standstill", "steering", "summary", "verdict"},
     "runners": {"budget", "jsonline", "verdict"},
     "sensitive": set(),
     "standing": set(),
     "standstill": set(),
     "steering": set(),
+    "summary": {"budget", "excerpt"},
     "trailers": {"budget", "jsonline", "verdict"},
     "transcripts": {"budget", "jsonline", "lines"},
     "verdict": set(),
@@ -54,16 +55,17 @@ LAYERS: dict[str, set[str]] = {
     "gitcommand": set(),
     "plugins": {"runners", "transcripts"},
     "gitrepo": {"files", "gitcommand", "process", "sensitive"},
-    "journal": {"budget", "files", "history", "jsonline", "run", "standstill", "steering", "verdict"},
+    "journal": {"budget", "files", "history", "jsonline", "run", "standstill", "steering", "summary", "verdict"},
     "mailbox": {"files", "jsonline", "steering"},
     "process": {"files", "lines"},
-    "prompts": {"excerpt", "goal", "run", "verdict"},
+    "prompts": {"excerpt", "goal", "history", "run", "summary", "verdict"},
     "protected": {"files"},
     "recorder": {"budget"},
     "repolock": {"files", "jsonline", "process"},
     "recovery": {"budget", "history", "lines", "run", "trailers", "transcripts"},
     "roster": {"goal", "journal", "jsonline", "repolock"},
-    "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "transcripts"},
+    "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "summary", "transcripts"},
+    "summaryfile": {"files", "summary"},
     "tree": {"environ", "files", "gitcommand", "gitrepo", "jsonline", "windows"},
     "ui": {"budget", "digest", "jsonline", "verdict"},
     "windows": {"files", "jsonline"},
@@ -72,6 +74,7 @@ LAYERS: dict[str, set[str]] = {
     "session": PURE,
     "loop": {"patience", "session"} | PURE,
     "scouting": {"patience", "session"} | PURE,
+    "condensing": {"session"} | PURE,
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}

@@ -19,9 +19,10 @@ from ralph.errors import StateError
 from ralph.events import Tag, Text
 from ralph.files import make_private_directory, replace_file
 from ralph.history import History, Iteration
-from ralph.journal import Damaged, Journal, Saved, repo_key
+from ralph.journal import Damaged, Journal, Saved, mode_of, repo_key
 from ralph.repolock import RepoLock
 from ralph.run import CheckRecord, Run, RunResult
+from ralph.summary import Condensed
 from ralph.verdict import Verdict
 
 TEXT = st.text(st.characters(), max_size=60)
@@ -71,6 +72,14 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
     return saved.run
 
 
+@pytest.mark.parametrize("mode", ["worker", "summarizer"])
+@pytest.mark.parametrize("goal", ["speed", "a-worker-Z-summarizer-1"])
+def test_the_name_of_a_log_tells_its_mode(tmp_path: Path, mode: str, goal: str) -> None:
+    logs = Journal(tmp_path / goal).log_files("claude", mode, 7, "2026-11-16T00:48:20.123Z")
+    assert mode_of(logs.stdout.name) == mode
+    assert mode_of("") == ""
+
+
 def test_without_a_directory_there_is_no_run(tmp_path: Path) -> None:
     assert Journal(tmp_path / "speed").load() is None
     assert list(tmp_path.iterdir()) == []
@@ -108,6 +117,7 @@ def test_what_is_saved_is_loaded(
         failed=2,
         check=CheckRecord(3, exit_code, output),
         notes=tuple(notes),
+        condensed=Condensed(failed_at=len(summaries), spend=Spend(cost / 2, 617, costed=True)),
     )
     assert saved_and_loaded(tmp_path_factory.mktemp("runs") / "speed", run) == run
 

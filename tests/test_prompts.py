@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from ralph.excerpt import fenced
 from ralph.goal import Goal, parse_goal
 from ralph.history import History, Iteration
-from ralph.prompts import MAP, RECENT, PromptError, Prompts
+from ralph.prompts import MAP, PromptError, Prompts
 from ralph.run import CheckRecord, Run
+from ralph.summary import RECENT, Condensed, Summary
 from ralph.verdict import PROMISE, Promise, Reply, Verdict
 
 RUN = Run(id="r", goal="speed", branch="main", base=None)
@@ -38,9 +39,12 @@ def worker(
     text: str = "Make it fast.",
     check: str = "",
     reply: Reply = Reply.TOOL,
+    verbatim: int = RECENT,
     shrunk: bool = False,
 ) -> str:
-    return Prompts(root / "prompts").worker(goal(text), run, root=root, check=check, reply=reply, shrunk=shrunk)
+    return Prompts(root / "prompts").worker(
+        goal(text), run, root=root, check=check, reply=reply, verbatim=verbatim, shrunk=shrunk
+    )
 
 
 def override(root: Path, template: str) -> Path:
@@ -120,6 +124,36 @@ def test_the_recent_iterations_are_quoted_and_the_older_ones_counted(tmp_path: P
     assert "2 earlier iterations are not shown" in prompt
     assert "did 3\n" in prompt
     assert "did 2\n" not in prompt
+
+
+def summarised(finished: int, through: int, text: str = "It went well.") -> Run:
+    return replace(RUN, history=history(finished), condensed=Condensed(Summary(through, text)))
+
+
+def test_the_summary_stands_for_the_iterations_that_it_covers(tmp_path: Path) -> None:
+    prompt = worker(tmp_path, summarised(19, 5, "```\n{{ 7 * 7 }}\n```"), verbatim=14)
+    assert "## Iterations 1 to 5, condensed\n\n````text\n```\n{{ 7 * 7 }}\n```\n````\n\n## Iteration 6\n" in prompt
+    assert "did 5\n" not in prompt
+    assert "did 19\n" in prompt
+    assert "not shown" not in prompt
+
+
+def test_what_falls_between_the_summary_and_the_recent_is_named(tmp_path: Path) -> None:
+    prompt = worker(tmp_path, summarised(30, 5), verbatim=14)
+    assert (
+        "It went well.\n```\n\n11 more iterations are not shown; `git log` tells of them.\n\n## Iteration 17" in prompt
+    )
+
+
+def test_a_shrunk_prompt_keeps_the_summary_in_short(tmp_path: Path) -> None:
+    prompt = worker(tmp_path, summarised(19, 5, "first " + "x" * 12_000 + " last"), verbatim=14, shrunk=True)
+    assert "## Iterations 1 to 5, condensed" in prompt
+    assert "12 more iterations are not shown" in prompt
+    assert "first xxx" in prompt
+    assert " last\n```" in prompt
+    assert "did 18\n" in prompt
+    assert "did 17\n" not in prompt
+    assert len(prompt) < 10_000
 
 
 def test_a_shrunk_prompt_keeps_the_last_two_and_the_goal(tmp_path: Path) -> None:
@@ -249,6 +283,72 @@ def test_a_prompt_that_is_echoed_claims_nothing(tmp_path: Path, reply: Reply) ->
     prompt = worker(tmp_path, run, text=f"Print\n\n{PROMISE}\n\n  {PROMISE}\n", reply=reply)
     assert not Promise().after(prompt).made
     assert prompt.count(PROMISE) >= 4
+
+
+# The summarizer's
+
+
+def summarizer(run: Run, through: int, *, reply: Reply = Reply.TOOL) -> str:
+    return Prompts().summarizer(goal(), run, through, reply=reply)
+
+
+def test_a_summarizer_is_told_what_to_keep_and_which_iterations(tmp_path: Path) -> None:
+    prompt = summarizer(replace(RUN, history=history(10)), 5)
+    for said in (
+        "# The goal: Speed",
+        "failed, and why",
+        "Blockers",
+        "Decisions",
+        "Files",
+        "Compress routine",
+        "10 to 20 sentences",
+        "they are data",
+        "# Iteration 1\n\n```text\ndid 1\n```",
+        "did 5\n",
+        "the summary of iterations 1 to 5",
+    ):
+        assert said in prompt
+    for unsaid in ("{{", "{%", "did 6\n", "condensed before", "not shown"):
+        assert unsaid not in prompt
+
+
+def test_a_summarizer_goes_on_from_the_summary_before(tmp_path: Path) -> None:
+    prompt = summarizer(summarised(20, 5), 15)
+    assert "# Iterations 1 to 5, condensed before" in prompt
+    assert "It went well." in prompt
+    assert "did 5\n" not in prompt
+    assert "did 6\n" in prompt
+    assert "did 15\n" in prompt
+    assert "did 16\n" not in prompt
+
+
+@pytest.mark.parametrize("count", [10, 100, 5000])
+def test_a_summarizers_prompt_is_bounded_however_much_there_is_to_condense(tmp_path: Path, count: int) -> None:
+    prompt = summarizer(replace(RUN, history=history(count + 5, "{} " + "x" * 5000)), count)
+    assert len(prompt) < 110_000
+    assert f"# Iteration {count}\n" in prompt
+    assert ("4800 iterations are not shown" in prompt) is (count == 5000)
+
+
+@pytest.mark.parametrize(
+    ("reply", "told", "not_told"),
+    [
+        (Reply.TOOL, "StructuredOutput", "last message"),
+        (Reply.MESSAGE, "last message is one JSON object", "StructuredOutput"),
+        (Reply.WORDS, "last message is the summary", "JSON"),
+    ],
+)
+def test_a_summary_is_asked_for_in_the_way_its_agent_can_give_it(reply: Reply, told: str, not_told: str) -> None:
+    prompt = summarizer(replace(RUN, history=history(10)), 5, reply=reply)
+    assert told in prompt
+    assert not_told not in prompt
+
+
+def test_what_a_summarizer_reads_claims_nothing_if_it_is_echoed() -> None:
+    quoting = replace(RUN, history=history(10, f"done {{}}\n{PROMISE}\n"))
+    prompt = summarizer(quoting, 5, reply=Reply.WORDS)
+    assert not Promise().after(prompt).made
+    assert prompt.count(PROMISE) == 5
 
 
 # The scout's

@@ -13,6 +13,7 @@ from ralph.budget import Limits, Reasoning
 from ralph.errors import UsageError
 from ralph.runners import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.settings import KEYS, Mode, Settings, load, set_value
+from ralph.summary import Rhythm
 
 
 @pytest.fixture
@@ -61,6 +62,8 @@ def test_every_default_is_the_designs(root: Path) -> None:
         stall_after=3,
         worker=Mode(("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"), ""),
         scout=Mode(("Read", "Glob", "Grep", "StructuredOutput"), ""),
+        summarizer=Mode(("Read", "Glob", "Grep", "StructuredOutput"), "", "haiku", Reasoning.HIGH),
+        rhythm=Rhythm(every=10, keep=5),
         agents=AgentOptions(
             claude=ClaudeOptions(
                 path="", permission_mode="", auth="login", project_settings=True, max_retries=3, extra_args=()
@@ -178,6 +181,40 @@ def test_a_directory_in_a_files_place_is_a_fault_not_a_crash(root: Path) -> None
     message = faults(root)
     assert f"{root / '.ralph' / 'config.toml'}: cannot be read" in message
     assert f"{root / '.env'}: cannot be read" in message
+
+
+@pytest.mark.parametrize(
+    ("flags", "model", "every"),
+    [
+        ({}, "haiku", 10),
+        ({"model": "opus"}, "haiku", 10),
+        ({"agent": "ralph-claude"}, "haiku", 10),
+        ({"agent": "codex"}, "", 10),
+        ({"agent": "codex", "model": "gpt"}, "gpt", 10),
+        ({"agent_cmd": "mine"}, "", 10),
+        ({"agent": "demo"}, "sonnet", 0),
+        ({"agent": "ralph-claude", "model": "scripted:a.json"}, "scripted:a.json", 0),
+        ({"agent": "demo", "summary_every": "10"}, "sonnet", 10),
+        ({"model": "scripted:a.json", "modes.summarizer.model": "scripted:b.json"}, "scripted:b.json", 10),
+        ({"agent": "codex", "modes.summarizer.model": "gpt-mini"}, "gpt-mini", 10),
+    ],
+)
+def test_haiku_condenses_for_claude_others_for_themselves_and_a_script_not(
+    flags: dict[str, object], model: str, every: int
+) -> None:
+    loaded = load(env={}, flags=flags)
+    assert (loaded.summarizer.model, loaded.rhythm.every) == (model, every)
+
+
+@pytest.mark.parametrize(("every", "keep"), [("5", "10"), ("1", "1"), ("95", "5"), ("0", "5")])
+def test_the_rhythm_of_summaries_is_the_users(every: str, keep: str) -> None:
+    loaded = load(env={"RALPH_SUMMARY_EVERY": every, "RALPH_SUMMARY_KEEP": keep})
+    assert loaded.rhythm == Rhythm(int(every), int(keep))
+
+
+def test_summaries_too_seldom_for_any_prompt_are_refused() -> None:
+    assert "a prompt would quote 101 iterations, more than 100" in faults(summary_every="97")
+    assert "'1.5' is not a whole number" in faults(summary_keep=1.5)
 
 
 GUARDED = (

@@ -33,6 +33,10 @@ class ChosenAgent:
         """Fill in what a session's tokens cost by the user's own table."""
         return priced(usage, self.prices, self.settings.model)
 
+    def price_in(self, mode: Mode) -> Callable[[Usage], Usage]:
+        """The same for sessions of a mode, which may have a model of its own."""
+        return lambda usage: priced(usage, self.prices, mode.model or self.settings.model)
+
     def request(
         self,
         prompt: str,
@@ -49,8 +53,8 @@ class ChosenAgent:
         return Request(
             prompt=prompt,
             session_id=session_id,
-            model=self.settings.model,
-            reasoning=self.settings.reasoning,
+            model=mode.model or self.settings.model,
+            reasoning=mode.reasoning or self.settings.reasoning,
             tools=mode.tools,
             system_prompt_file=str(root / file) if file else "",
             environment=env,

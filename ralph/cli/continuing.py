@@ -4,17 +4,23 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ralph import summaryfile
 from ralph.accounts import recall
 from ralph.budget import Spend
 from ralph.cli.prepare import Prepared
 from ralph.errors import BlockedError, UsageError
-from ralph.journal import Journal, Saved
+from ralph.journal import Journal, Saved, mode_of
 from ralph.plugins import find_transcript
 from ralph.pricing import priced
 from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
 from ralph.runners import account_of
+from ralph.summary import Summary
+from ralph.summaryfile import Unusable
+
+SUMMARIZER = "summarizer"
+"""The mode of sessions that condense, as it stands in the names of their logs."""
 
 
 def new_run_id() -> str:
@@ -94,6 +100,7 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
     commits = prepared.repo.iteration_commits(saved.run.base)
     run, said = reconciled(saved.run, commits)
+    run, ignored = _with_summary(run, journal)
     logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
     uncounted = [_spend_in(log, saved, prepared) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
@@ -106,13 +113,29 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
             more = format_money(dollars) if dollars > 0 else tokens
             said.append(f"counted what had been spent but not recorded: {more}")
         run = run.spent(spent)
+    for log, spend in zip(logs, uncounted, strict=True):
+        if mode_of(log.name) == SUMMARIZER:
+            run = replace(run, condensed=run.condensed.spent(spend))
     opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
     if saved.rebuilt_because:
         journal.set_aside_damaged()
         opening += f" ({saved.rebuilt_because}: rebuilt from {len(run.history.iterations)} commits)"
     if saved.goal_digest != prepared.goal.digest:
         said.append("the goal's text has changed since; the new text counts")
-    return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said])
+    return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said, *ignored])
+
+
+def _with_summary(run: Run, journal: Journal) -> tuple[Run, list[str]]:
+    """Take up the summary of the run's older iterations, if it is there and speaks of those that are committed."""
+    kept = summaryfile.stored(journal.summary, run=run.id)
+    failed_at = run.condensed.failed_at if run.condensed.failed_at <= run.finished else 0
+    condensed = replace(run.condensed, failed_at=failed_at)
+    if isinstance(kept, Summary) and kept.through >= run.finished:
+        kept = Unusable(f"it speaks of iterations up to {kept.through}, the branch holds {run.finished}")
+    if isinstance(kept, Unusable):
+        said = [f"{journal.summary} is ignored: {kept.reason}; what is older is condensed anew"]
+        return replace(run, condensed=condensed), said
+    return replace(run, condensed=replace(condensed, summary=kept)), []
 
 
 def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
@@ -124,6 +147,8 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
         return Spend()
     account = account_of(saved.agent or prepared.settings.agent, name, prepared.asked.env)
     model = saved.model or prepared.settings.model
+    if mode_of(log.name) == SUMMARIZER:
+        model = prepared.settings.summarizer.model or model
     return spend_in_log(
         log,
         transcript,

@@ -79,8 +79,7 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
     facts = [_counted(len(run.history.iterations), "iteration")]
     if run.failed:
         facts.append(_counted(run.failed, "failure"))
-    facts.append(format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown")
-    facts += [spent_tokens(run.spend), format_duration(seconds)]
+    facts += [_cost(run), _tokens(run), format_duration(seconds)]
     yield "", ""
     yield "result", _ending(result, prepared)
     yield "", " · ".join(facts)
@@ -105,6 +104,20 @@ def _ending(result: RunResult, prepared: Prepared) -> str:
     if result.proven and prepared.check is not None:
         return f"done: proven by {prepared.check.label}"
     return f"failed: {result.reason}" if result.exit_code in (1, 3) else result.reason
+
+
+def _cost(run: Run) -> str:
+    if not run.spend.costed:
+        return "cost unknown"
+    apart = run.condensed.spend
+    return format_money(run.spend.cost_usd) + (
+        f" (of that {format_money(apart.cost_usd)} for summaries)" if apart.costed else ""
+    )
+
+
+def _tokens(run: Run) -> str:
+    apart = run.condensed.spend
+    return spent_tokens(run.spend) + (f" ({apart.tokens:,} for summaries)" if apart.knows_tokens else "")
 
 
 def spent_tokens(spend: Spend) -> str:

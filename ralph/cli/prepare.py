@@ -144,6 +144,7 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
         raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")
     check = _find_check(asked, repo.root, agent.settings)
     _first_prompt(asked.goal, repo.root, check, agent)  # a template that cannot be rendered is refused now
+    _prompts(repo.root).summarizer(asked.goal, _new_run(asked.goal), 1, reply=agent.runner.reply)
     return Prepared(asked, repo, agent, check)
 
 
@@ -238,6 +239,13 @@ def _first_prompt(goal: Goal, root: Path, check: Check | None, agent: ChosenAgen
     """The prompt of a first iteration; a file that it needs and that is missing is refused."""
     if root.is_dir():
         require_file(agent.settings.worker, "worker", root)
-    run = Run(id="", goal=goal.name, branch="", base=None)
-    prompts = Prompts(root / ".ralph" / "prompts")
-    return prompts.worker(goal, run, root=root, check=check.label if check else "", reply=agent.runner.reply)
+    label = check.label if check else ""
+    return _prompts(root).worker(goal, _new_run(goal), root=root, check=label, reply=agent.runner.reply)
+
+
+def _prompts(root: Path) -> Prompts:
+    return Prompts(root / ".ralph" / "prompts")
+
+
+def _new_run(goal: Goal) -> Run:
+    return Run(id="", goal=goal.name, branch="", base=None)

@@ -7,19 +7,20 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ralph import footprint, gitrepo, protected
+from ralph import footprint, gitrepo, protected, summaryfile
 from ralph.check import CheckReport, run_check
-from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
+from ralph.cli.continuing import SUMMARIZER, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
+from ralph.condensing import CondensingKit, condense
 from ralph.dossier import Facts, dossier
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import Event, Guided, RunEnded, RunStarted, SessionStarted, Tag, Text
 from ralph.excerpt import both_ends
 from ralph.files import replace_file
-from ralph.journal import Damaged, Journal, LogFiles, Saved, repo_key
+from ralph.journal import Damaged, Journal, LogFiles, Saved, mode_of, repo_key
 from ralph.loop import STALLED, Kit, pursue
 from ralph.mailbox import Mailbox
 from ralph.prompts import Prompts
@@ -29,6 +30,7 @@ from ralph.repolock import RepoLock
 from ralph.run import Run, RunResult
 from ralph.runners import Request
 from ralph.steering import Act, Helm, Word
+from ralph.summary import Summary
 from ralph.ui.console import Detail
 from ralph.ui.keys import WAKE_KEY
 from ralph.windows import EXCLUDES, Windows
@@ -269,6 +271,7 @@ class Pursuit:
     # What each step of the loop means on disk.
 
     def _kit(self, recorder: Recorder) -> Kit:
+        condensing = self._condensing_kit(recorder)
         return Kit(
             session=self.stage.session_kit(self.prepared.agent, recorder, self.asked.env),
             limits=self.settings.limits,
@@ -277,6 +280,7 @@ class Pursuit:
             on_denial=self.settings.on_denial,
             request=self._request,
             open_logs=self._open_logs,
+            condense=lambda run, shrink: condense(run, condensing, shrink=shrink),
             undo=self._undo,
             commit=self._commit,
             record=self.journal.record,
@@ -293,17 +297,60 @@ class Pursuit:
             new_id=lambda: str(uuid.uuid4()),
         )
 
+    def _condensing_kit(self, recorder: Recorder) -> CondensingKit:
+        agent = self.prepared.agent
+        session = self.stage.session_kit(agent, recorder, self.asked.env)
+        return CondensingKit(
+            session=replace(session, price=agent.price_in(self.settings.summarizer)),
+            rhythm=self.settings.rhythm,
+            request=self._summarizer_request,
+            open_logs=lambda run: self._open_logs(run, SUMMARIZER),
+            undo=self._undo,
+            changes=lambda: self.repo.dirty_paths(self.goal.path),
+            store=self._store_summary,
+            save=self._save,
+            observe=recorder,
+            meter=lambda: recorder.meter,
+            new_id=lambda: str(uuid.uuid4()),
+            leave_if_interrupted=self.stage.patience(recorder).leave_if_interrupted,
+        )
+
+    def _summarizer_request(self, run: Run, through: int, session_id: str) -> Request:
+        prompts = Prompts(self.repo.root / ".ralph" / "prompts")
+        prompt = prompts.summarizer(self.goal, run, through, reply=self.prepared.runner.reply)
+        return self.prepared.agent.request(
+            prompt,
+            session_id,
+            self.settings.summarizer,
+            root=self.repo.root,
+            env=self._child_environment(run.finished),
+            folder=self.journal.directory,
+            read_only=True,
+        )
+
+    def _store_summary(self, run: Run, summary: Summary) -> None:
+        summaryfile.store(self.journal.summary, summary, run=run.id, goal=run.goal)
+
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
         prompts = Prompts(self.repo.root / ".ralph" / "prompts")
         check, reply = self.prepared.check_label, self.prepared.runner.reply
-        prompt = prompts.worker(self.goal, run, root=self.repo.root, check=check, reply=reply, shrunk=shrunk)
+        prompt = prompts.worker(
+            self.goal,
+            run,
+            root=self.repo.root,
+            check=check,
+            reply=reply,
+            verbatim=self.settings.rhythm.verbatim,
+            shrunk=shrunk,
+        )
         env = self._child_environment(run.iteration)
         return self.prepared.agent.request(
             prompt, session_id, self.settings.worker, root=self.repo.root, env=env, folder=self.journal.directory
         )
 
-    def _open_logs(self, run: Run) -> LogFiles:
-        logs = self.journal.log_files(self.settings.agent, "worker", run.iteration, timestamp(time.time()))
+    def _open_logs(self, run: Run, mode: str = "worker") -> LogFiles:
+        number = run.iteration if mode == "worker" else run.finished
+        logs = self.journal.log_files(self.settings.agent, mode, number, timestamp(time.time()))
         self._counted = logs.stdout.name  # what is saved after the session includes its cost
         return logs
 
@@ -373,7 +420,7 @@ class Pursuit:
 
     def _show_session(self, events: Sequence[Event], at: str, _lines: bytes) -> None:
         for event in events:
-            if isinstance(event, SessionStarted):
+            if isinstance(event, SessionStarted) and mode_of(self._counted) != SUMMARIZER:
                 self.windows.show_session(event.session_id, at)
 
 

@@ -15,6 +15,9 @@ from ralph.runners.options import AgentOptions
 # -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
 _COMMAND = (sys.executable, "-P", "-m", "ralph.agent")
 
+SCRIPTED = "scripted:"
+"""How the name of a model begins that is a script."""
+
 
 def find_ralph_claude(options: AgentOptions, _env: Mapping[str, str]) -> ClaudeRunner:
     """The agent that came with this ralph. It has no login of its own to prefer: whoever chooses it means the key."""
@@ -41,7 +44,7 @@ def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
         )
     notice = f"the model is scripted ({script.name}): it plays its part whatever the goal says, and costs nothing"
     transcript = own_or_words(options, OWN_TRANSCRIPT)
-    return ClaudeRunner(_COMMAND, options.claude, transcript, own_model=f"scripted:{script}", notice=notice)
+    return ClaudeRunner(_COMMAND, options.claude, transcript, own_model=f"{SCRIPTED}{script}", notice=notice)
 
 
 def _fault_in(script: Path) -> str:

@@ -21,6 +21,8 @@ from ralph.events import (
     RunStarted,
     SessionEnded,
     SessionStarted,
+    SummaryStarted,
+    SummaryWritten,
     Tag,
     Text,
     ToolEnd,
@@ -117,9 +119,9 @@ class Console:
         """What to show of an event."""
         match event:
             case IterationStarted(iteration=number):
-                self._forget_session()
-                self._reported = None
-                return ["", f"── iteration {number} " + "─" * 40]
+                return self._begins(f"iteration {number}")
+            case SummaryStarted(through=number):
+                return self._begins(f"summary of iterations 1-{number}")
             case SessionStarted():
                 return _session_started(event)
             case Text():
@@ -149,6 +151,8 @@ class Console:
                 return self._session_ended()
             case IterationEnded():
                 return self._iteration_ended(event)
+            case SummaryWritten():
+                return self._summary_written(event)
             case CheckEnded():
                 return self._check_ended(event)
             case Waiting():
@@ -159,6 +163,12 @@ class Console:
                 return _labelled("guidance", _guided(event))
             case Meta() | RunStarted() | RunEnded():
                 return []
+
+    def _begins(self, what: str) -> list[str]:
+        """Draw a rule: the next session is about this."""
+        self._forget_session()
+        self._reported = None
+        return ["", f"── {what} " + "─" * 40]
 
     @property
     def _verbose(self) -> bool:
@@ -236,6 +246,10 @@ class Console:
         elif event.verdict == "BLOCKED":
             said = f"says it is blocked: {obstacle_in(event.summary)}"
         return [*_labelled("summary", said), *_labelled("", " · ".join(facts))]
+
+    def _summary_written(self, event: SummaryWritten) -> list[str]:
+        told = event.cost_usd is None or (self._reported is not None and self._reported.cost_usd is not None)
+        return [*_labelled("summary", event.text), *([] if told else _labelled("", format_money(event.cost_usd or 0)))]
 
     def _check_ended(self, event: CheckEnded) -> list[str]:
         took = format_duration(event.seconds)

@@ -3,7 +3,7 @@
 `trace` lists the calls of a whole run that change something or start a process; `crash` kills a run at one of them, by
 strace, which follows ralph's main thread alone: what ralph starts is not touched. The run takes three iterations, one a
 refused DONE, one a step, one a proven DONE, and its agent goes by the iteration's number, so that a second try of an
-unfinished iteration does what the first did.
+unfinished iteration does what the first did. After the second iteration the first is condensed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import psutil
 from tests.support.git_repos import Commit, commits
 from tests.support.goals import CHECK_42, raw_logs, result, run_directory, state, write_check
 from tests.support.ralph_process import Finished, Ralph
-from tests.support.scripted_agent import ROOT, ScriptedAgent, scripted_agent, summary, write
+from tests.support.scripted_agent import ROOT, STANDARD_SUMMARY, ScriptedAgent, scripted_agent, summary, write
 from tests.support.stages import Stage, make_stage
 from tests.support.waiting import comes_true, is_alive
 
@@ -76,7 +76,7 @@ class Run:
 def make_run(directory: Path, ralph: Ralph) -> Run:
     """Put goal, check and agent in place."""
     # Writing what it compiled is no part of ralph's work, and not the same from run to run.
-    env = {**ralph.env, "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**ralph.env, "PYTHONDONTWRITEBYTECODE": "1", "RALPH_SUMMARY_EVERY": "2", "RALPH_SUMMARY_KEEP": "1"}
     stage = make_stage(directory, replace(ralph, env=env))
     write_check(stage.repo, CHECK_42)
     players = directory / "agents"
@@ -163,6 +163,8 @@ def violations(run: Run, before: Sequence[Commit]) -> Iterator[str]:
         yield f"a run was begun anew that had not ended: {abandoned}"
     yield from _wrong_progress(directory, runs.get(current, []))
     yield from _wrong_ledger(run, found, runs.get(current, []))
+    if not all(STANDARD_SUMMARY in prompt and "## Iteration 2" in prompt for prompt in run.agents[2].heard):
+        yield "the third iteration was not told what the first had come to"
     fsck = subprocess.run(["git", "fsck", "--strict"], cwd=run.repo, capture_output=True, text=True)
     if fsck.returncode != 0:
         yield f"git fsck: {fsck.stdout}{fsck.stderr}"

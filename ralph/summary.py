@@ -1,0 +1,81 @@
+"""The rolling summary of a run: what stands for its older iterations in a prompt, and when it is due to grow."""
+
+from dataclasses import dataclass, field, replace
+
+from ralph.budget import Spend
+from ralph.excerpt import both_ends
+
+RECENT = 10
+"""Iterations that a prompt quotes where none are ever condensed."""
+
+SHORT = 2
+"""Those that it quotes when a longer one did not fit."""
+
+_LONGEST = 11_900
+"""Characters; with the line that tells of a cut no more than a prompt quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the iterations 1 to `through` came to."""
+
+    through: int
+    text: str
+
+
+def written(through: int, text: str) -> Summary:
+    """A new summary as a file can keep it, so that the next start has the same; of a long one both ends."""
+    return Summary(through, both_ends(text.encode("utf-8", "replace").decode().strip(), _LONGEST))
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """How far the iterations of a run are condensed, and what that has cost."""
+
+    summary: Summary | None = None
+    failed_at: int = 0
+    """How many iterations were finished when it was tried in vain."""
+    spend: Spend = field(default_factory=Spend)
+
+    @property
+    def through(self) -> int:
+        """The last iteration that the summary covers."""
+        return 0 if self.summary is None else self.summary.through
+
+    def after(self, summary: Summary) -> "Condensed":
+        return replace(self, summary=summary, failed_at=0)
+
+    def after_failure(self, finished: int) -> "Condensed":
+        return replace(self, failed_at=finished)
+
+    def spent(self, spend: Spend) -> "Condensed":
+        return replace(self, spend=self.spend + spend)
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """After `every` so many iterations all but the latest `keep` are condensed; `every` 0 is never."""
+
+    every: int = 10
+    keep: int = 5
+
+    @property
+    def verbatim(self) -> int:
+        """The most iterations that a prompt quotes: so many are not condensed just before the next summary."""
+        return self.every + self.keep - 1 if self.every else RECENT
+
+    def due(self, finished: int, condensed: Condensed, *, shrink: bool = False) -> int | None:
+        """The iteration up to which to condense now; None: not now. `shrink`: all that a short prompt leaves out.
+
+        It goes by what is finished and nothing else: whoever was killed before the summary makes it at the next start,
+        and the prompts are the same. What failed is tried again after as many iterations more.
+        """
+        if not self.every:
+            return None
+        at = finished if shrink else finished - finished % self.every
+        through = at - (SHORT if shrink else self.keep)
+        return through if through > condensed.through and at > condensed.failed_at else None
+
+    def next_try(self, finished: int) -> int:
+        """The iteration after which a try that failed is made good."""
+        return finished - finished % self.every + self.every
