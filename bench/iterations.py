@@ -1,14 +1,16 @@
 """Overhead of an iteration, and whether it grows: ralph against a shell loop that has the same agent and the same git.
 
 Time is taken where the reader of stdout sees an iteration end. Start-up is left out: what counts lies between the end
-of iteration 20 and the end of the last one. Growth is looked for in processor time as well: over the minutes that a
-long run takes, other work on the machine moves the wall clock more than any growth would, as the shell loop shows.
+of iteration 20 and the end of the last one. The shell loop has no summarizer, so ralph goes without one for that
+figure; in the long run it has one after every tenth iteration. Growth is looked for in processor time as well: over
+the minutes that a long run takes, other work on the machine moves the wall clock more than any growth would, as the
+shell loop shows.
 """
 
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from bench.figures import Figure, interleave, ratios
 from ralph.gitcommand import _ENVIRONMENT, _GUARDS  # the flags themselves: a copy would not stay the same
 
 _SETTLED = 20
+_NO_SUMMARIES = {"RALPH_SUMMARY_EVERY": "0"}
 _SUMMARY = 2000
 
 
@@ -46,7 +49,7 @@ done
 
 def measure(arena: Arena, *, rounds: int, count: int, long_rounds: int, long_count: int) -> list[Figure]:
     short = {
-        "ralph": lambda: _settled(_ralph(arena, count)),
+        "ralph": lambda: _settled(_ralph(arena, count, _NO_SUMMARIES)),
         "shell": lambda: _settled(_shell(arena, count)),
     }
     taken = interleave(short, rounds)
@@ -66,8 +69,8 @@ def measure(arena: Arena, *, rounds: int, count: int, long_rounds: int, long_cou
     return figures
 
 
-def _ralph(arena: Arena, count: int) -> list[_End]:
-    return _ends(arena, lambda _: arena.run_argv(iterations=count), LIMIT_REACHED)
+def _ralph(arena: Arena, count: int, extra: Mapping[str, str] | None = None) -> list[_End]:
+    return _ends(arena, lambda _: arena.run_argv(iterations=count), LIMIT_REACHED, extra)
 
 
 def _shell(arena: Arena, count: int) -> list[_End]:
@@ -86,12 +89,14 @@ def _shell(arena: Arena, count: int) -> list[_End]:
     return _ends(arena, argv, 0)
 
 
-def _ends(arena: Arena, argv: Callable[[Path], list[str]], exit_code: int) -> list[_End]:
+def _ends(
+    arena: Arena, argv: Callable[[Path], list[str]], exit_code: int, extra: Mapping[str, str] | None = None
+) -> list[_End]:
     """Run a loop; return when each of its iterations ended."""
     agent = {"MODE": "turn", "SIZE": _SUMMARY, "TOUCH": "work.txt"}
     with (
         arena.repository() as tree,
-        arena.running(argv(tree), tree, agent, stdout=subprocess.PIPE) as process,
+        arena.running(argv(tree), tree, agent, stdout=subprocess.PIPE, extra=extra) as process,
     ):
         loop = psutil.Process(process.pid)
         ends = [
