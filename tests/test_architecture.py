@@ -50,6 +50,7 @@ LAYERS: dict[str, set[str]] = {
     "accounts": {"files", "runners"},
     "check": {"excerpt", "lines", "process"},
     "environ": set(),
+    "envrc": {"jsonline", "process"},
     "files": set(),
     "footprint": {"excerpt", "gitcommand"},
     "gitcommand": set(),
@@ -66,6 +67,7 @@ LAYERS: dict[str, set[str]] = {
     "roster": {"goal", "journal", "jsonline", "repolock"},
     "settings": {"budget", "environ", "files", "nearest", "plugins", "runners", "summary", "transcripts"},
     "summaryfile": {"files", "summary"},
+    "trust": {"envrc", "files", "journal"},
     "tree": {"environ", "files", "gitcommand", "gitrepo", "jsonline", "windows"},
     "ui": {"budget", "digest", "jsonline", "verdict"},
     "windows": {"files", "jsonline"},
@@ -82,7 +84,7 @@ LAYERS["__main__"] = {"cli"}
 # library -> the only modules that may import it: a module or package, or one file of a package by its path
 DOORS: dict[str, set[str]] = {
     "anthropic": {"agent/models/anthropic"},
-    "dotenv": {"settings"},
+    "dotenv": {"envrc/static", "settings"},
     "fcntl": {"mailbox", "process", "repolock"},
     "git": {"gitcommand"},
     "httpx2": {"agent/models/anthropic"},
@@ -96,7 +98,7 @@ DOORS: dict[str, set[str]] = {
     "subprocess": {"process"},
     "termios": {"ui"},
     "threading": {"agent", "process", "ui"},
-    "tomli_w": {"settings"},
+    "tomli_w": {"envrc/direnv", "settings", "trust"},
     "typer": {"cli"},
     "yaml": {"goal"},
 }
