@@ -37,8 +37,11 @@ class CheckReport:
     output: str
 
 
-def find_check(root: Path, command: str | None, *, timeout: float, path: str) -> Check | None:
-    """Choose the user's command, else `.ralph/check`, else none; what cannot run is refused before a cent is spent."""
+def find_check(root: Path, command: str | None, *, timeout: float, path: str | None) -> Check | None:
+    """Choose the user's command, else `.ralph/check`, else none; what cannot run is refused before a cent is spent.
+
+    Without a `path` a command's program is not looked for yet.
+    """
     script = root / ".ralph" / "check"
     if command is not None:
         return _command_check(root, command, timeout, path)
@@ -51,19 +54,27 @@ def find_check(root: Path, command: str | None, *, timeout: float, path: str) ->
     return Check((str(script),), ".ralph/check", timeout, script=True)
 
 
-def _command_check(root: Path, command: str, timeout: float, path: str) -> Check:
+def _command_check(root: Path, command: str, timeout: float, path: str | None) -> Check:
     try:
         argv = shlex.split(command)
     except ValueError as fault:
         raise UsageError(f"the check {command!r} cannot be split into words: {fault}") from fault
     if not argv:
         raise UsageError("the check is empty", "leave it out, or say --no-check")
-    if shutil.which(str(root / argv[0]) if "/" in argv[0] else argv[0], path=path) is None:
+    check = Check(tuple(argv), command, timeout, script=False)
+    if path is not None:
+        require_program(check, root, path)
+    return check
+
+
+def require_program(check: Check, root: Path, path: str) -> None:
+    """Refuse a command whose program is not there; relative paths are the repository's."""
+    program = check.argv[0]
+    if shutil.which(str(root / program) if "/" in program else program, path=path) is None:
         raise UsageError(
-            f"the check's command {argv[0]!r} was not found, or is not executable",
+            f"the check's command {program!r} was not found, or is not executable",
             "it is split into words and run without a shell",
         )
-    return Check(tuple(argv), command, timeout, script=False)
 
 
 def _printed(line: bytes | Oversized) -> bytes:

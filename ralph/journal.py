@@ -2,7 +2,7 @@
 
 $RALPH_DIR/runs/<repo key>/.lock, .archive/
 $RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, summary.md,
-                                   events.ndjson, steering.jsonl, snapshot/, logs/}
+                                   events.ndjson, steering.jsonl, envrc, snapshot/, logs/}
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """All sources of settings, folded into one frozen `Settings` that knows where each value came from.
 
-The only module that makes settings of the environment, `.env` and TOML files, and the only one that writes TOML.
+The only module that makes settings of the environment, `.env` and TOML files, and the one that writes those.
 """
 
 import io
@@ -143,6 +143,7 @@ KEYS: Mapping[str, Key] = {
     "check": Key(_word, guarded=True),
     "check_timeout": Key(_written(parse_duration), "30m"),
     "require_check": Key(_flag, False),
+    "envrc_timeout": Key(_written(parse_duration), "30s"),
     "on_denial": Key(_choice("stop", "continue"), "stop"),
     "failures": Key(_written(parse_count), 3),
     "stall_after": Key(_written(parse_count), 3),
@@ -199,6 +200,7 @@ class Settings:
     check: str | None
     check_timeout: float
     require_check: bool
+    envrc_timeout: float
     on_denial: str
     failures: int
     stall_after: int
@@ -360,6 +362,7 @@ def _settings(collected: _Collected) -> Settings:
         check=cast("str | None", get("check")) or None,
         check_timeout=cast("float", get("check_timeout")),
         require_check=cast("bool", get("require_check")),
+        envrc_timeout=cast("float", get("envrc_timeout")),
         on_denial=cast("str", get("on_denial")),
         failures=cast("int", get("failures")),
         stall_after=cast("int", get("stall_after")),

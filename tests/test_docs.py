@@ -26,7 +26,9 @@ def test_the_readme_lists_every_front_matter_key() -> None:
 
 
 def test_every_flag_the_readme_names_exists() -> None:
-    helps = [[sys.executable, "-m", "ralph", command, "--help"] for command in ("run", "transcript", "understand")]
+    helps = [
+        [sys.executable, "-m", "ralph", command, "--help"] for command in ("run", "transcript", "trust", "understand")
+    ]
     said = "".join(subprocess.run(argv, capture_output=True, text=True).stdout for argv in helps)
     known = {*re.findall(r"--[a-z-]+", said), "--version", "--help", "--project", "--json"}
     known |= {name for flag in FLAGS for name in flag.names}  # of ralph-claude

@@ -57,6 +57,7 @@ def test_every_default_is_the_designs(root: Path) -> None:
         check=None,
         check_timeout=1800.0,
         require_check=False,
+        envrc_timeout=30,
         on_denial="stop",
         failures=3,
         stall_after=3,

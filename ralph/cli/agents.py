@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import plugins
-from ralph.errors import UsageError
+from ralph.errors import BlockedError, UsageError
 from ralph.events import Usage
 from ralph.pricing import Prices, priced
 from ralph.pricing import parse as parse_prices
@@ -65,7 +65,7 @@ class ChosenAgent:
 
 def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> ChosenAgent:
     """Find the agent and what reads it, or say what is wrong or missing; `root` may not be there yet."""
-    runner = plugins.find_runner(chosen.agent, chosen.agents, env)
+    runner = _find_runner(chosen, root, env)
     _refuse_bypass(chosen, env)
     return ChosenAgent(chosen, runner, plugins.find_transcript(runner.transcript), _read_prices(root))
 
@@ -74,6 +74,17 @@ def require_file(mode: Mode, name: str, root: Path) -> None:
     """Refuse a system prompt that is no file."""
     if mode.system_prompt_file and not (root / mode.system_prompt_file).is_file():
         raise UsageError(f"modes.{name}.system_prompt_file: {root / mode.system_prompt_file} is no file")
+
+
+def _find_runner(chosen: Settings, root: Path, env: Mapping[str, str]) -> Runner:
+    try:
+        return plugins.find_runner(chosen.agent, chosen.agents, env)
+    except BlockedError as error:
+        if not (root / ".envrc").is_file():
+            raise
+        # What `.envrc` puts on PATH is not looked through: a repository would decide which program is the agent.
+        hint = f"{error.hint}; the PATH that .envrc sets is not searched for the agent"
+        raise BlockedError(error.message, hint) from error
 
 
 def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:

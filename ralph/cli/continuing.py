@@ -145,7 +145,7 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
         transcript = find_transcript(name)()
     except BlockedError:  # another package's, that is gone: nothing is known, and nothing guessed
         return Spend()
-    account = account_of(saved.agent or prepared.settings.agent, name, prepared.asked.env)
+    account = account_of(saved.agent or prepared.settings.agent, name, prepared.env)
     model = saved.model or prepared.settings.model
     if mode_of(log.name) == SUMMARIZER:
         model = prepared.settings.summarizer.model or model

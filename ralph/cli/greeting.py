@@ -31,6 +31,8 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
         yield "check", f"{check.label}, in the version that stood when this began"
     else:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
+    if prepared.envrc:
+        yield "envrc", prepared.envrc
     yield "limits", _limits(prepared)
     yield "run", str(directory)
     yield from _unheld(prepared.agent)
@@ -162,5 +164,5 @@ def _again() -> str:
 
 
 def _words() -> list[str]:
-    """The command as given, without the flag that would begin anew."""
-    return ["ralph", *(word for word in sys.argv[1:] if word != "--fresh")]
+    """The command as given, without the flags that would begin anew, or trust what stands by then."""
+    return ["ralph", *(word for word in sys.argv[1:] if word not in ("--fresh", "--trust-envrc"))]

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ralph import __version__
-from ralph.cli import config, run, status, steer, transcript, understand
+from ralph.cli import config, run, status, steer, transcript, trust, understand
 from ralph.errors import Interrupted, RalphError
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
@@ -32,6 +32,7 @@ app.command("wake")(steer.wake)
 app.command("stop")(steer.stop)
 app.command("understand")(understand.understand)
 app.command("transcript")(transcript.transcript)
+app.command("trust")(trust.trust)
 app.add_typer(config.app, name="config")
 
 

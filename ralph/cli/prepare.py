@@ -16,6 +16,7 @@ from ralph.prompts import Prompts
 from ralph.run import Run
 from ralph.runners import Runner
 from ralph.settings import Settings
+from ralph.trust import refuse_sessions
 
 _LARGEST_GOAL = 4 * 1024 * 1024
 
@@ -31,6 +32,7 @@ class RunFlags:
     fresh: bool
     no_check: bool
     allow_dirty: bool
+    trust_envrc: bool
     json: bool
     dry_run: bool
     quiet: bool
@@ -94,6 +96,10 @@ class Prepared:
     repo: gitrepo.Repo
     agent: ChosenAgent
     check: Check | None
+    env: Mapping[str, str]
+    """The environment of the agent and the check; ralph's own until `.envrc` is looked at."""
+    envrc: str = ""
+    """What the header says of `.envrc`."""
 
     @property
     def settings(self) -> Settings:
@@ -121,6 +127,8 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
     """Find out what is asked for; refuse what can be refused before the repository is known."""
     _refuse_contradictions(flags, written)
     env = environ.without_redirections()
+    if flags.trust_envrc:
+        refuse_sessions(env)
     goal = read_goal(flags.goal)
     ralph_dir = settings.ralph_dir(env)
     asked = Asked(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)
@@ -145,7 +153,7 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     check = _find_check(asked, repo.root, agent.settings)
     _first_prompt(asked.goal, repo.root, check, agent)  # a template that cannot be rendered is refused now
     _prompts(repo.root).summarizer(asked.goal, _new_run(asked.goal), 1, reply=agent.runner.reply)
-    return Prepared(asked, repo, agent, check)
+    return Prepared(asked, repo, agent, check, asked.env)
 
 
 def read_goal(path: Path) -> Goal:
@@ -227,7 +235,9 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
 def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:
     check = None
     if not asked.flags.no_check:
-        check = find_check(root, chosen.check, timeout=chosen.check_timeout, path=asked.env.get("PATH", ""))
+        # Where there is a .envrc, that may be what puts the check's program on PATH: it is looked for later.
+        path = None if (root / ".envrc").is_file() else asked.env.get("PATH", "")
+        check = find_check(root, chosen.check, timeout=chosen.check_timeout, path=path)
     if check is None and chosen.require_check:
         raise BlockedError(
             "no check to prove the goal with, and one is required", "write .ralph/check, or name one with --check"

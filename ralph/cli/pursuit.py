@@ -8,14 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ralph import footprint, gitrepo, protected, summaryfile
-from ralph.check import CheckReport, run_check
+from ralph.check import CheckReport, require_program, run_check
 from ralph.cli.continuing import SUMMARIZER, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
+from ralph.cli.surroundings import Beginning, home, surround
 from ralph.condensing import CondensingKit, condense
 from ralph.dossier import Facts, dossier
+from ralph.envrc import sources
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import Event, Guided, RunEnded, RunStarted, SessionStarted, Tag, Text
 from ralph.excerpt import both_ends
@@ -67,10 +69,12 @@ class Pursuit:
                 self.repo = self.asked.place.open(self.goal.path)
                 restored = self._restore_after_a_cut()
                 self._settle()
-                run, said = self._begin(self._look())
+                saved = self._look()
+                noted = self._surround(saved)
+                run, said = self._begin(saved)
                 held.callback(self.journal.close)
                 recorder = self.stage.recorder(self.journal, spent=run.spend, screens=[self._show_session])
-                self._open(run, recorder, [*ended, *restored, *said])
+                self._open(run, recorder, [*ended, *restored, *noted, *said])
             return self._pursue(run, recorder)
 
     def _refuse_early(self) -> None:
@@ -133,6 +137,25 @@ class Pursuit:
             )
         return unfinished
 
+    def _surround(self, saved: Saved | None) -> list[str]:
+        """Settle the environment of the agent and the check; say so if `.envrc` is not used for it."""
+        root, env = self.repo.root, self.asked.env
+        self.envrc = sources.look(root, home(env))
+        self.beginning = Beginning(None) if saved is None else Beginning.of(self.journal.directory)
+        around = surround(
+            self.envrc,
+            self.stage,
+            env,
+            ralph_dir=self.asked.ralph_dir,
+            timeout=self.settings.envrc_timeout,
+            beginning=self.beginning,
+            trusting=self.asked.flags.trust_envrc,
+        )
+        self.prepared = replace(self.prepared, env=around.env, envrc=around.header)
+        if self.prepared.check is not None:
+            require_program(self.prepared.check, root, around.env.get("PATH", ""))
+        return [around.note] if around.note else []
+
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
         cleared = self.repo.clear_stale_locks(_PATIENCE_WITH_GIT, self._pause)
@@ -153,6 +176,7 @@ class Pursuit:
         self._tip = self.repo.head()
         self._owned = self.repo.owned(run.base, self.goal.path)
         self.journal.open()
+        self.beginning.keep(self.envrc, self.journal.directory)
         self.repo.exclude(EXCLUDES)
         said += self._protect(saved)
         if saved is not None:
@@ -273,7 +297,7 @@ class Pursuit:
     def _kit(self, recorder: Recorder) -> Kit:
         condensing = self._condensing_kit(recorder)
         return Kit(
-            session=self.stage.session_kit(self.prepared.agent, recorder, self.asked.env),
+            session=self.stage.session_kit(self.prepared.agent, recorder, self.prepared.env),
             limits=self.settings.limits,
             most_failures=self.settings.failures,
             stall_after=self.settings.stall_after,
@@ -299,7 +323,7 @@ class Pursuit:
 
     def _condensing_kit(self, recorder: Recorder) -> CondensingKit:
         agent = self.prepared.agent
-        session = self.stage.session_kit(agent, recorder, self.asked.env)
+        session = self.stage.session_kit(agent, recorder, self.prepared.env)
         return CondensingKit(
             session=replace(session, price=agent.price_in(self.settings.summarizer)),
             rhythm=self.settings.rhythm,
@@ -373,7 +397,7 @@ class Pursuit:
 
     def _child_environment(self, iteration: int) -> dict[str, str]:
         return {
-            **self.asked.env,
+            **self.prepared.env,
             "RALPH_GOAL": self.goal.name,
             "RALPH_ITERATION": str(iteration),
             "RALPH_RUN_ID": self._last_saved.id,

@@ -41,6 +41,9 @@ def run(
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Start although the tree has changes; they join the first commit.")
     ] = False,
+    trust_envrc: Annotated[
+        bool, typer.Option("--trust-envrc", help="Trust .envrc, and what it reads, as it stands when the run begins.")
+    ] = False,
     as_json: flags.AsJson = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the prompt and the command; start nothing.")
@@ -63,7 +66,9 @@ def run(
         "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout, "check": check,
         "require_check": require_check or None,
     }  # fmt: skip
-    chosen = RunFlags(goal, repo, branch, resume, fresh, no_check, allow_dirty, as_json, dry_run, quiet, verbose)
+    chosen = RunFlags(
+        goal, repo, branch, resume, fresh, no_check, allow_dirty, trust_envrc, as_json, dry_run, quiet, verbose
+    )
     asked = look(chosen, {name: value for name, value in written.items() if value is not None})
     if dry_run:
         print_dry_run(asked)

@@ -14,8 +14,10 @@ from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in
 from ralph.cli.stage import Stage, refusing_a_bad_disk
+from ralph.cli.surroundings import Beginning, Surroundings, home, surround
+from ralph.envrc import sources
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
-from ralph.events import RunEnded, RunStarted
+from ralph.events import RunEnded, RunStarted, Tag, Text
 from ralph.files import replace_file
 from ralph.journal import LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
@@ -70,13 +72,27 @@ class Surveying:
                 self.journal.open()
                 held.callback(self.journal.close)
                 self.repo.exclude(EXCLUDES)
+                self.around = self._surround()
                 store = store_in(self.journal.directory, timestamp(time.time()))
                 self.ground = Ground.take(self.repo, store, self.journal.undone, self._pause)
                 held.callback(self.ground.leave)
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
             recorder(self._started())
+            if self.around.note:
+                recorder(Text(Tag.SYS, self.around.note))
             return self._survey(recorder)
+
+    def _surround(self) -> Surroundings:
+        """Settle the environment of the agent, before the tree is taken down: `.envrc` may add to it."""
+        return surround(
+            sources.look(self.root, home(self.env)),
+            self.stage,
+            self.env,
+            ralph_dir=settings.ralph_dir(self.env),
+            timeout=self.agent.settings.envrc_timeout,
+            beginning=Beginning(None),
+        )
 
     def _pause(self) -> None:
         if (number := self.stage.signals.first) is not None:
@@ -108,7 +124,7 @@ class Surveying:
             return self.journal.log_files(self.agent.settings.agent, "scout", 1, timestamp(time.time()))
 
         return ScoutKit(
-            session=self.stage.session_kit(self.agent, recorder, self.env),
+            session=self.stage.session_kit(self.agent, recorder, self.around.env),
             request=self._request,
             open_logs=open_logs,
             undo=self.ground.put_back,
@@ -129,7 +145,7 @@ class Surveying:
             session_id,
             self.agent.settings.scout,
             root=self.root,
-            env=self.env,
+            env=self.around.env,
             folder=self.journal.directory,
             read_only=True,
         )
@@ -168,6 +184,8 @@ class Surveying:
         yield "ralph", f"{__version__} · a scout maps the code base"
         yield from introduction(self.agent, read_only=True)
         yield "repo", f"{self.root} · branch {self.repo.branch() or '(detached HEAD)'}"
+        if self.around.header:
+            yield "envrc", self.around.header
         for note in self.agent.settings.notes:
             yield "note", note
         if unread := self.ground.unread:

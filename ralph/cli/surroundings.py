@@ -1,0 +1,142 @@
+"""The environment of a run's agent and check: ralph's own, and over it what a trusted `.envrc` adds.
+
+Settled once at each start, under the lock, before the first session; ralph itself and its git keep the one they have.
+"""
+
+import shlex
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.cli.stage import Stage
+from ralph.envrc import direnv, sources, static
+from ralph.envrc.sources import MISSING, NAME, Envrc
+from ralph.envrc.variables import Variables, let_through
+from ralph.errors import Interrupted, RalphError
+from ralph.files import named_in_faults, replace_file
+from ralph.quantities import timestamp
+from ralph.trust import DIRENV, Doubt, TrustStore, judge
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """An environment, and what is to be said of it."""
+
+    env: Mapping[str, str]
+    header: str = ""
+    """A line for people; empty where there is nothing to say."""
+    note: str = ""
+    """Why `.envrc` is not used, for whoever reads events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The version of `.envrc` that stood when a run began, which its directory keeps; None: this begins one."""
+
+    digest: str | None
+
+    @classmethod
+    def of(cls, directory: Path) -> "Beginning":
+        file = directory / "envrc"
+        with named_in_faults(file):
+            return cls(file.read_text("utf-8", "replace").strip() if file.is_file() else None)
+
+    def keep(self, envrc: Envrc, directory: Path) -> None:
+        """Write down what stands, for the starts to come; what was written at the beginning stays."""
+        if self.digest is None:
+            replace_file(directory / "envrc", f"{envrc.digest}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    variables: Variables
+    how: str
+    uncovered: tuple[str, ...] = ()
+
+
+def home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or Path.home())
+
+
+def surround(
+    envrc: Envrc,
+    stage: Stage,
+    env: Mapping[str, str],
+    *,
+    ralph_dir: Path,
+    timeout: float,
+    beginning: Beginning,
+    trusting: bool = False,
+) -> Surroundings:
+    """Settle the environment; `trusting`: the user trusts what stands, if it is what stood when the run began."""
+    if not envrc.exists:
+        return Surroundings(env, f"there is no {NAME} here to be trusted" if trusting else "")
+    try:
+        doubt = _doubt(envrc, env, TrustStore(ralph_dir), beginning, trusting=trusting)
+    except RalphError as error:  # its record cannot be read or written
+        doubt = Doubt(f"{error.message} ({error.hint})")
+    if doubt is not None:
+        return _without(envrc, env, doubt.why, f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}")
+    used = _evaluated(envrc, stage, env, timeout)
+    if isinstance(used, direnv.Failure):
+        return _without(envrc, env, used.why, used.hint)
+    return Surroundings(used.variables.over(env), _told(used))
+
+
+def _doubt(
+    envrc: Envrc, env: Mapping[str, str], store: TrustStore, beginning: Beginning, *, trusting: bool
+) -> Doubt | None:
+    at = timestamp(time.time())
+    if trusting and not envrc.unreadable and beginning.digest in (None, envrc.digest):
+        store.record(envrc, "--trust-envrc", at)
+    record, word = store.recorded(envrc.root), direnv.word_on(envrc, env)
+    doubt = judge(envrc, record, allows=word.allows, denies=word.denies, began=beginning.digest)
+    if doubt is None and (record is None or record.files != envrc.files):
+        store.record(envrc, DIRENV, at)
+    return doubt
+
+
+def _evaluated(envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: float) -> _Used | direnv.Failure:
+    program = shutil.which("direnv", path=env.get("PATH"))
+    if program is None:
+        plain = static.read(envrc.text.decode("utf-8", "replace"))
+        omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
+        return _Used(let_through(plain.values), f"read as text{omitted}")
+    signals = stage.signals
+    changes = direnv.export(
+        program, envrc, env, guardian=stage.guardian, timeout=timeout, stop_requests=lambda: signals.count
+    )
+    if signals.first is not None:
+        raise Interrupted(signals.first)
+    if isinstance(changes, direnv.Failure):
+        return changes
+    after = sources.look(envrc.root, home(env))
+    if any(envrc.files.get(name, MISSING) != MISSING for name in after.changed_since(envrc.files)):
+        return direnv.Failure("it changed while it was evaluated", "look at it, then run this again")
+    return _Used(let_through(changes), "by direnv", envrc.unfollowed)
+
+
+def _without(envrc: Envrc, env: Mapping[str, str], why: str, following: str) -> Surroundings:
+    loaded = env.get("DIRENV_FILE") == str(envrc.path)
+    said = f"not used: {why}; {following}" + (" (what your shell had loaded of it stays)" if loaded else "")
+    return Surroundings(env, said, f"{envrc.path} is {said}")
+
+
+def _told(used: _Used) -> str:
+    """What was taken over, by name: values are nobody's business."""
+    variables = used.variables
+    count = len(variables.values)
+    said = [f"{count} variable{'' if count == 1 else 's'} {used.how}{_listed(': ', sorted(variables.values))}"]
+    said += [
+        _listed("unset: ", sorted(variables.unset)),
+        _listed("dropped: ", sorted(variables.dropped)),
+        _listed("not covered by trust: ", used.uncovered),
+    ]
+    return " · ".join(filter(None, said))
+
+
+def _listed(label: str, names: tuple[str, ...] | list[str]) -> str:
+    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return label + shown if names else ""

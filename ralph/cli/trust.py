@@ -1,0 +1,54 @@
+"""`ralph trust`: the user's word that a repository's `.envrc` may be executed, as it stands."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def trust(
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="The repository, or its .envrc; else the one you stand in.")
+    ] = None,
+    forget: Annotated[bool, typer.Option("--forget", help="Take it back.")] = False,
+) -> None:
+    """Trust the .envrc of a repository as it stands, with the files that it reads.
+
+    Runs use it from then on, until one of these files changes. Nothing is executed here. Exit codes: 0 done, 2 there is
+    none, or it cannot be trusted.
+    """
+    import time
+
+    from ralph import environ, gitrepo, settings
+    from ralph.cli.surroundings import home
+    from ralph.envrc import direnv, sources
+    from ralph.errors import UsageError
+    from ralph.quantities import timestamp
+    from ralph.trust import TrustStore, refuse_sessions
+    from ralph.ui.sanitise import visible
+
+    env = environ.without_redirections()
+    refuse_sessions(env)
+    place = path or Path.cwd()
+    root = gitrepo.open_repo(place.parent if place.name == sources.NAME and not place.is_dir() else place).root
+    store = TrustStore(settings.ralph_dir(env))
+    if forget:
+        known = store.forget(root)
+        typer.echo(f"{root / sources.NAME}: {'no longer trusted' if known else 'was not trusted'}")
+        return
+    envrc = sources.look(root, home(env))
+    if not envrc.exists:
+        raise UsageError(f"{envrc.path}: there is none", "go to the repository that has one, or name it")
+    if envrc.unreadable:
+        raise UsageError(f"{envrc.unreadable[0]} cannot be read, and so not be trusted", "make it a plain file")
+    store.record(envrc, "ralph trust", timestamp(time.time()))
+    typer.echo(visible(f"{envrc.path} is trusted as it stands, with what it reads:"))
+    for name, digest in envrc.files.items():
+        missing = "not there; trust ends when it comes" if digest == sources.MISSING else f"sha256 {digest[:16]}…"
+        typer.echo(visible(f"  {name}  ({missing})"))
+    if envrc.unfollowed:
+        typer.echo("not covered, because it cannot be told what is read or run there:")
+        for where in envrc.unfollowed:
+            typer.echo(visible(f"  {where}"))
+    if direnv.word_on(envrc, env).denies:
+        typer.echo("note: your direnv denies it, and that counts more: direnv allow", err=True)

@@ -1,0 +1,147 @@
+"""The user's direnv: what it was told to allow, and what it makes of a `.envrc`.
+
+Its word is read from where it keeps it, by the hash of path and content (so in 2.32.1, and in its sources of 2026): to
+ask would run it, and what `status` answers differs from version to version. Its whitelist is no such word: that allows
+whatever content stands there, also what an agent has written.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import tomli_w
+
+from ralph import jsonline
+from ralph.envrc.sources import Envrc
+from ralph.process import Child, Guardian, StartError
+from ralph.quantities import format_duration
+
+_STATE = {"DIRENV_DIFF", "DIRENV_DIR", "DIRENV_FILE", "DIRENV_WATCHES", "DIRENV_DUMP_FILE_PATH", "DIRENV_IN_ENVRC"}
+"""What a shell's hook left in the environment: with it direnv would say that there is nothing to do."""
+
+_POLL = 0.2
+_LOOK = "see what it complains of: go there, and `direnv allow`"
+_SETTINGS = ("direnv.toml", "config.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What the user told his direnv about a `.envrc` with this content, at this path."""
+
+    allows: bool
+    denies: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why direnv gave no environment, and what the user can do."""
+
+    why: str
+    hint: str
+
+
+def word_on(envrc: Envrc, env: Mapping[str, str]) -> Word:
+    """Look up what the user told his direnv; nothing is run."""
+    data = _folder(env, "XDG_DATA_HOME", ".local/share")
+    path = os.fsencode(envrc.path) + b"\n"
+    return Word(
+        allows=(data / "allow" / hashlib.sha256(path + envrc.text).hexdigest()).is_file(),
+        denies=(data / "deny" / hashlib.sha256(path).hexdigest()).is_file(),
+    )
+
+
+def export(
+    program: str,
+    envrc: Envrc,
+    env: Mapping[str, str],
+    *,
+    guardian: Guardian,
+    timeout: float,
+    stop_requests: Callable[[], int],
+) -> Mapping[str, str | None] | Failure:
+    """Have direnv evaluate the `.envrc`; when this returns, nothing that it started is left. None: unset.
+
+    Neither what it prints nor what it complains of is kept: there may be secrets in both.
+    """
+    nowhere = Path(os.devnull)
+    started = time.monotonic()
+    printed: list[bytes] = []
+    timed_out = False
+    clean = {name: value for name, value in env.items() if name not in _STATE} | {"PWD": str(envrc.root)}
+    try:
+        with (
+            _allowing(envrc, env) as config,
+            Child(
+                [program, "export", "json"],
+                guardian=guardian,
+                cwd=envrc.root,
+                environment={**clean, "DIRENV_CONFIG": str(config)},
+                stdout_log=nowhere,
+                stderr_log=nowhere,
+                talks=False,
+            ) as child,
+        ):
+            while (lines := child.read(_POLL)) is not None:
+                printed += [line for line in lines if isinstance(line, bytes)]
+                if stop_requests():
+                    child.kill()
+                elif time.monotonic() - started > timeout:
+                    timed_out = True
+                    child.kill()
+            exit_code = child.exit_code
+    except StartError as error:
+        return Failure(error.message, "mend your direnv")
+    if timed_out:
+        why = f"it was ended after {format_duration(timeout)}, with all that it had started"
+        return Failure(why, "give it longer: ralph config set envrc_timeout 5m")
+    if exit_code != 0:
+        return Failure(f"direnv failed with it (exit {exit_code})", _LOOK)
+    return _changes(b"\n".join(printed))
+
+
+def _changes(printed: bytes) -> Mapping[str, str | None] | Failure:
+    try:
+        changes = jsonline.decode(printed.decode("utf-8", "replace") or "{}")
+    except jsonline.Malformed:
+        changes = None
+    if not isinstance(changes, dict):
+        return Failure("direnv printed something else than JSON", _LOOK)
+    told = cast("dict[str, object]", changes)
+    return {name: value for name, value in told.items() if value is None or isinstance(value, str)}
+
+
+@contextlib.contextmanager
+def _allowing(envrc: Envrc, env: Mapping[str, str]) -> Generator[Path]:
+    """The user's configuration of direnv, with this one file allowed and no other; his own stays as it is.
+
+    Not a data directory of ours with its allow files, for XDG_DATA_HOME means much to others: evaluated under another
+    one, a `.envrc` would have pipenv, mise and uv make their environments there.
+    """
+    own = Path(env["DIRENV_CONFIG"]) if env.get("DIRENV_CONFIG") else _folder(env, "XDG_CONFIG_HOME", ".config")
+    with tempfile.TemporaryDirectory(prefix="ralph-direnv-") as folder:
+        config = Path(folder)
+        for entry in own.iterdir() if own.is_dir() else ():
+            if entry.name not in _SETTINGS:
+                (config / entry.name).symlink_to(entry.absolute())
+        settings = _read_settings(own)
+        settings["whitelist"] = {"exact": [str(envrc.path)]}
+        (config / _SETTINGS[0]).write_text(tomli_w.dumps(settings))
+        yield config
+
+
+def _read_settings(own: Path) -> dict[str, object]:
+    for name in _SETTINGS:
+        with contextlib.suppress(OSError, ValueError):
+            return tomllib.loads((own / name).read_text("utf-8"))
+    return {}
+
+
+def _folder(env: Mapping[str, str], name: str, usual: str) -> Path:
+    return Path(env.get(name) or Path(env.get("HOME") or Path.home()) / usual) / "direnv"
