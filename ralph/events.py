@@ -78,7 +78,14 @@ class Usage:
     context_pct: float | None = None
     cost_usd: float | None = None
     cost_is_estimate: bool | None = None
-    """True: the agent named no cost; it is the user's prices that do."""
+    """True: the agent has not named the cost of all these tokens; prices make up for the rest, where there are any."""
+    cache_creation_1h_tokens: int | None = None
+    """The part of `cache_creation_tokens` that is kept for an hour, which costs more."""
+
+
+MOST_TOKENS = 10**12
+MOST_DOLLARS = 10**6
+"""What no session uses: a larger figure of either kind is absurd, and no more believed than a negative one or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +399,13 @@ def _figure(value: object, name: str, what: str = "a number of zero or more", to
 
 
 def _money(value: object, name: str) -> float:
-    return _figure(value, name, "an amount of US dollars", 1e9)
+    return _figure(value, name, "an amount of US dollars", MOST_DOLLARS)
+
+
+def _tokens(value: object, name: str) -> int:
+    if (tokens := _count(value, name)) > MOST_TOKENS:
+        raise ValueError(f"{name} is not a number of tokens that a session can use")
+    return tokens
 
 
 def _tag(value: object, name: str) -> Tag:
@@ -448,5 +461,9 @@ _READERS: Mapping[object, _Reader] = {
     tuple[str, ...]: _texts,
     tuple[Denial, ...]: _denials,
 }
-_READERS_BY_NAME: Mapping[str, _Reader] = {"cost_usd": _money, "exit_code": _whole}  # a signal's is negative
+_READERS_BY_NAME: Mapping[str, _Reader] = {
+    "cost_usd": _money,
+    "exit_code": _whole,  # a signal's is negative
+    **{item.name: _tokens for item in dataclasses.fields(Usage) if item.name.endswith("_tokens")},
+}
 _KINDS: Mapping[str, type[Event]] = {kind.type: kind for kind in typing.get_args(Event)}

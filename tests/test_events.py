@@ -37,8 +37,10 @@ BY_TYPE: Mapping[object, st.SearchStrategy[object]] = {
     tuple[str, ...]: st.lists(TEXTS, max_size=3).map(tuple),
     tuple[events.Denial, ...]: st.lists(DENIALS, max_size=2).map(tuple),
 }
+TOKENS = [field.name for field in dataclasses.fields(Usage) if field.name.endswith("_tokens")]
 BY_NAME = {
-    "cost_usd": st.none() | st.floats(min_value=0, max_value=1e9, exclude_max=True),
+    "cost_usd": st.none() | st.floats(min_value=0, max_value=events.MOST_DOLLARS, exclude_max=True),
+    **{name: st.none() | st.integers(0, events.MOST_TOKENS) for name in TOKENS},
     "exit_code": st.integers(-64, 255),
 }
 
@@ -117,6 +119,8 @@ def usage(**fields: object) -> dict[str, object]:
         (usage(prompt_tokens=True), "usage.prompt_tokens is not a count"),
         (usage(prompt_tokens=-1), "usage.prompt_tokens is not a count"),
         (usage(prompt_tokens=2**53), "usage.prompt_tokens is not a count"),
+        (usage(total_tokens=10**12 + 1), "usage.total_tokens is not a number of tokens that a session can use"),
+        (usage(cost_usd=10**6), "usage.cost_usd is not an amount of US dollars"),
         (usage(total_tokens="5"), "usage.total_tokens is not a count"),
         (usage(cost_usd=float("nan")), "usage.cost_usd is not an amount of US dollars"),
         (usage(cost_usd=-0.01), "usage.cost_usd is not an amount of US dollars"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from ralph import jsonline
 from ralph.budget import USUAL_WINDOW, context_pct
 from ralph.events import (
+    MOST_TOKENS,
     ApiRetry,
     Denial,
     Event,
@@ -27,6 +28,7 @@ from ralph.events import (
 )
 from ralph.jsonline import count, mapping, sequence, text
 from ralph.transcripts.base import Capabilities
+from ralph.transcripts.figures import Figures
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.wording import named, spoken, unread
 
@@ -66,6 +68,8 @@ class ClaudeTranscript:
                 return self._user(record)
             case "result":
                 return self._result(record)
+            case "stream_event":
+                return self._partial(record)
             case "rate_limit_event":
                 return [_rate_limited(mapping(record.get("rate_limit_info")))]
             case unknown:
@@ -110,10 +114,19 @@ class ClaudeTranscript:
         events: list[Event] = []
         for block in _blocks(message.get("content")):
             events += self._assistant_block(block)
-        in_main_thread = record.get("parent_tool_use_id") is None  # a subagent's context is not the session's
-        if usage := self._usage.message(message, in_main_thread=in_main_thread):
-            events.append(usage)
-        return events
+        return events + self._usage.message(message, text(record.get("parent_tool_use_id")))
+
+    def _partial(self, record: Mapping[str, object]) -> list[Event]:
+        """Of the pieces of a message only what they say of its use; the message itself follows, block by block."""
+        event = mapping(record.get("event"))
+        match event.get("type"):
+            case "message_start":
+                return self._usage.message(mapping(event.get("message")), text(record.get("parent_tool_use_id")))
+            case "message_delta":
+                thread, identity = text(record.get("parent_tool_use_id")), text(record.get("api_message_id"))
+                return self._usage.message_grew(mapping(event.get("usage")), identity, thread)
+            case _:
+                return []
 
     def _assistant_block(self, block: Mapping[str, object]) -> list[Event]:
         match block.get("type"):
@@ -165,102 +178,155 @@ class ClaudeTranscript:
         return [*self._usage.result(record), turn]
 
 
-class _UsageSoFar:
-    """Folds two witnesses of the session's use into one cumulative figure.
+_Tokens = tuple[int, int, int, int, int]
+"""Fresh, output, cache creation, cache read, and the part of the creation that is kept for an hour."""
 
-    Messages repeat their usage once a content block and never know their final output tokens; a result's `modelUsage`
-    and `total_cost_usd` are cumulative over the process but miss a call now and then (2.1.197: the last try of a
-    schema violation). Both are lower bounds, so the larger of the two stands, field by field.
+_NO_TOKENS: _Tokens = (0, 0, 0, 0, 0)
+_IN_MESSAGES = (
+    "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
+    "ephemeral_1h_input_tokens",
+)  # fmt: skip
+_IN_RESULTS = (
+    "inputTokens", "outputTokens", "cacheCreationInputTokens", "cacheReadInputTokens",
+    "cacheCreationEphemeral1hInputTokens",
+)  # fmt: skip
+
+
+def _plus(one: _Tokens, other: _Tokens) -> _Tokens:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3], one[4] + other[4]
+
+
+def _minus(one: _Tokens, other: _Tokens) -> _Tokens:
+    return one[0] - other[0], one[1] - other[1], one[2] - other[2], one[3] - other[3], one[4] - other[4]
+
+
+def _largest(one: _Tokens, other: _Tokens) -> _Tokens:
+    return (
+        max(one[0], other[0]),
+        max(one[1], other[1]),
+        max(one[2], other[2]),
+        max(one[3], other[3]),
+        max(one[4], other[4]),
+    )
+
+
+def _prompt(tokens: _Tokens) -> int:
+    return tokens[0] + tokens[2] + tokens[3]
+
+
+class _UsageSoFar:
+    """Folds the witnesses of the session's use into one cumulative figure.
+
+    Messages repeat their usage once a content block, and know their final output tokens only where partial messages
+    are asked for (in `message_delta`; never those of subagents, 2.1.325). A result's `modelUsage` and `total_cost_usd`
+    are cumulative over the process but miss a call now and then (2.1.197: the last try of a schema violation). All
+    are lower bounds: at a result the larger of the two sums stands, field by field, and later messages come on top.
     """
 
     def __init__(self) -> None:
-        self._messages: OrderedDict[str, None] = OrderedDict()
-        self._from_messages = _NO_TOKENS
-        self._from_results = _NO_TOKENS
+        self._figures = Figures()
+        self._messages: OrderedDict[str, _Tokens] = OrderedDict()
+        self._of_messages = _NO_TOKENS
+        self._at_result = _NO_TOKENS
+        self._since_result = _NO_TOKENS
+        self._most = _NO_TOKENS
+        self._open: dict[str, str] = {}
         self._window = USUAL_WINDOW
         self._context = 0
         self._model = ""
         self._cost: float | None = None
 
-    def message(self, message: Mapping[str, object], *, in_main_thread: bool) -> Usage | None:
-        identity = text(message.get("id"))
+    def message(self, message: Mapping[str, object], thread: str) -> list[Event]:
+        """Take in a message as it stands; `thread` is the tool call of the subagent whose it is, empty for our own."""
         model = text(message.get("model"))
         reported = mapping(message.get("usage"))
-        if not reported or identity in self._messages or model == "<synthetic>":
-            return None
-        self._remember(identity)
-        tokens = _tokens(reported, _IN_MESSAGES)
-        self._from_messages = _plus(self._from_messages, tokens)
+        if not reported or model == "<synthetic>":
+            return []
+        identity = text(message.get("id"))
+        self._open[thread] = identity
+        tokens = self._tokens(reported, _IN_MESSAGES)
+        if identity in self._messages:
+            return self._grown(identity, tokens)
+        self._remember(identity, tokens)
+        self._add(tokens)
         self._model = model or self._model
-        if in_main_thread:
+        if not thread:  # a subagent's context is not the session's
             self._context = _prompt(tokens)
-        return self._event()
+        return [*self._figures.faults(), self._event()]
+
+    def message_grew(self, reported: Mapping[str, object], identity: str, thread: str) -> list[Event]:
+        """Take in what a message has used by now; one that does not say its name (2.1.197) is the thread's last."""
+        identity = identity or self._open.get(thread, "")
+        return self._grown(identity, self._tokens(reported, _IN_MESSAGES)) if identity in self._messages else []
 
     def result(self, record: Mapping[str, object]) -> list[Event]:
         models = mapping(record.get("modelUsage"))
         total = _NO_TOKENS
         for used in map(mapping, models.values()):
-            total = _plus(total, _tokens(used, _IN_RESULTS))
+            total = _plus(total, self._tokens(used, _IN_RESULTS))
         self._window = count(mapping(models.get(self._model)).get("contextWindow")) or self._window
-        self._from_results = _largest(self._from_results, total)
-        if "total_cost_usd" not in record:
-            return [self._event()]
-        cost = jsonline.amount(record.get("total_cost_usd"))
-        if cost is None:
-            return [Meta({"refused_cost": named(record["total_cost_usd"])}), self._event()]
-        self._cost = max(cost, self._cost or 0.0)
-        return [self._event()]
+        if models:
+            self._at_result = _largest(_largest(self._at_result, self._of_messages), total)
+            self._since_result = _NO_TOKENS
+        cost = self._figures.dollars(record, "total_cost_usd")
+        if cost is not None and self._cost is not None and cost < self._cost:
+            self._figures.fell("total_cost_usd", self._cost, cost)
+        if cost is not None:
+            self._cost = max(cost, self._cost or 0.0)
+        return [*self._figures.faults(), self._event(costed=cost is not None)]
 
-    def _remember(self, identity: str) -> None:
+    def _grown(self, identity: str, tokens: _Tokens) -> list[Event]:
+        """Count what a message says beyond what it said before; most say the same once more."""
+        known = self._messages[identity]
+        most = _largest(known, tokens)
+        if most == known:
+            return self._figures.faults()
+        self._messages[identity] = most
+        self._add(_minus(most, known))
+        return [*self._figures.faults(), self._event()]
+
+    def _add(self, tokens: _Tokens) -> None:
+        self._of_messages = _plus(self._of_messages, tokens)
+        self._since_result = _plus(self._since_result, tokens)
+
+    def _remember(self, identity: str, tokens: _Tokens) -> None:
         """Repetitions follow at once; to keep all would grow for ever."""
-        self._messages[identity] = None
+        self._messages[identity] = tokens
         if len(self._messages) > _REMEMBERED:
             self._messages.popitem(last=False)
+        if len(self._open) >= _REMEMBERED:
+            self._open.clear()
 
-    def _event(self) -> Usage:
-        tokens = _largest(self._from_messages, self._from_results)
-        prompt = _prompt(tokens)
-        _, output, cache_creation, cache_read = tokens
-        return Usage(
-            prompt_tokens=min(prompt, jsonline.MOST),
-            completion_tokens=min(output, jsonline.MOST),
-            total_tokens=min(prompt + output, jsonline.MOST),
-            model=self._model or None,
-            cache_creation_tokens=min(cache_creation, jsonline.MOST),
-            cache_read_tokens=min(cache_read, jsonline.MOST),
-            context_pct=context_pct(self._context, self._window) if self._context else None,
-            cost_usd=self._cost,
+    def _tokens(self, reported: Mapping[str, object], names: Sequence[str]) -> _Tokens:
+        fresh, output, creation, read, for_an_hour = names
+        hour = reported if for_an_hour in reported else mapping(reported.get("cache_creation"))
+        tokens = self._figures.tokens
+        return (
+            tokens(reported, fresh),
+            tokens(reported, output),
+            tokens(reported, creation),
+            tokens(reported, read),
+            tokens(hour, for_an_hour),
         )
 
-
-_Tokens = tuple[int, int, int, int]
-"""Fresh, output, cache creation, cache read."""
-
-_NO_TOKENS: _Tokens = (0, 0, 0, 0)
-_IN_MESSAGES = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-_IN_RESULTS = ("inputTokens", "outputTokens", "cacheCreationInputTokens", "cacheReadInputTokens")
-
-
-def _tokens(reported: Mapping[str, object], names: tuple[str, str, str, str]) -> _Tokens:
-    fresh, output, creation, read = names
-    return (
-        count(reported.get(fresh)),
-        count(reported.get(output)),
-        count(reported.get(creation)),
-        count(reported.get(read)),
-    )
-
-
-def _plus(one: _Tokens, other: _Tokens) -> _Tokens:
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3]
-
-
-def _largest(one: _Tokens, other: _Tokens) -> _Tokens:
-    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]), max(one[3], other[3])
-
-
-def _prompt(tokens: _Tokens) -> int:
-    return tokens[0] + tokens[2] + tokens[3]
+    def _event(self, *, costed: bool = False) -> Usage:
+        """What the session has used so far; its cost is the agent's own word only for what it had used at a result."""
+        self._most = tokens = _largest(self._most, _plus(self._at_result, self._since_result))
+        prompt = _prompt(tokens)
+        _, output, cache_creation, cache_read, for_an_hour = tokens
+        stale = self._cost is not None and not costed and self._since_result != _NO_TOKENS
+        return Usage(
+            prompt_tokens=min(prompt, MOST_TOKENS),
+            completion_tokens=min(output, MOST_TOKENS),
+            total_tokens=min(prompt + output, MOST_TOKENS),
+            model=self._model or None,
+            cache_creation_tokens=min(cache_creation, MOST_TOKENS),
+            cache_read_tokens=min(cache_read, MOST_TOKENS),
+            context_pct=context_pct(self._context, self._window) if self._context else None,
+            cost_usd=self._cost,
+            cost_is_estimate=True if stale else None,
+            cache_creation_1h_tokens=min(for_an_hour, MOST_TOKENS) or None,
+        )
 
 
 def _blocks(content: object) -> Sequence[Mapping[str, object]]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ralph import jsonline
 from ralph.events import (
+    MOST_TOKENS,
     Event,
     Meta,
     SessionStarted,
@@ -20,8 +21,9 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
-from ralph.jsonline import count, mapping, sequence, text
+from ralph.jsonline import mapping, sequence, text
 from ralph.transcripts.codex_faults import read_fault
+from ralph.transcripts.figures import Figures
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.wording import named, spoken, unread
 
@@ -150,6 +152,7 @@ class _UsageSoFar:
     """What the session has used: codex counts over a whole thread, resumed or not (0.166.0: 1000, 2000, 3000)."""
 
     def __init__(self) -> None:
+        self._figures = Figures()
         self._before = _NO_TOKENS
         self._thread = _NO_TOKENS
         self._known = False
@@ -159,20 +162,21 @@ class _UsageSoFar:
         self._thread = _NO_TOKENS
 
     def told(self, usage: Mapping[str, object]) -> list[Event]:
-        reported = tuple(count(usage.get(name)) for name in _NAMES)
+        reported = tuple(self._figures.tokens(usage, name) for name in _NAMES)
         self._thread = tuple(map(max, self._thread, reported))
         self._known = self._known or bool(usage)
         if not self._known:
             return []
         prompt, completion, cache_read, cache_creation = _plus(self._before, self._thread)
         return [
+            *self._figures.faults(),
             Usage(
                 prompt_tokens=prompt,
                 completion_tokens=completion,
-                total_tokens=min(prompt + completion, jsonline.MOST),
+                total_tokens=min(prompt + completion, MOST_TOKENS),
                 cache_creation_tokens=cache_creation,
                 cache_read_tokens=cache_read,
-            )
+            ),
         ]
 
 
@@ -181,7 +185,7 @@ _NO_TOKENS: tuple[int, ...] = (0, 0, 0, 0)
 
 
 def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(min(mine + more, jsonline.MOST) for mine, more in zip(one, other, strict=True))
+    return tuple(min(mine + more, MOST_TOKENS) for mine, more in zip(one, other, strict=True))
 
 
 def _failed(message: str) -> list[Event]:

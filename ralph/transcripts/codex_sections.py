@@ -4,7 +4,18 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ralph.events import Event, Meta, SessionStarted, Tag, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
+from ralph.events import (
+    MOST_TOKENS,
+    Event,
+    Meta,
+    SessionStarted,
+    Tag,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    ToolStatus,
+    Usage,
+)
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.wording import spoken
 
@@ -314,9 +325,9 @@ class Tokens(_Closed):
     def read(self, line: str) -> list[Event]:
         self.successor = Ending(self._session)
         words = uncoloured(line).strip()
-        if not NUMBER.fullmatch(words):
+        if not NUMBER.fullmatch(words) or (told := int(words.replace(",", ""))) > MOST_TOKENS:
             return spoken(Tag.SYS, words)
-        self._session.total_tokens = max(self._session.total_tokens, int(words.replace(",", "")))
+        self._session.total_tokens = max(self._session.total_tokens, told)
         return [Usage(total_tokens=self._session.total_tokens)]
 
 

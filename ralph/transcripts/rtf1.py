@@ -4,11 +4,26 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ralph import jsonline
-from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolOutput, ToolStart, Usage, from_json
+from ralph.events import (
+    AGENT_TYPES,
+    MOST_TOKENS,
+    Event,
+    Meta,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    Usage,
+    from_json,
+)
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.plain import SENTINEL, said
 from ralph.transcripts.wording import unread
+
+_MOST_FAULTS = 100
+"""Different faults that are said; an agent may find ever new ones."""
 
 
 class Rtf1Transcript:
@@ -19,6 +34,7 @@ class Rtf1Transcript:
     def __init__(self) -> None:
         self._open_tools = OpenTools()
         self._usage = Usage()
+        self._faults: set[str] = set()
 
     def feed(self, line: str) -> list[Event]:
         if not line.startswith(SENTINEL):
@@ -26,7 +42,7 @@ class Rtf1Transcript:
         try:
             event = _read(line[len(SENTINEL) :])
         except ValueError as fault:
-            return [*unread(line, rtf1_error=str(fault)), Text(Tag.SYS, f"no RTF1 event: {fault}"[:300])]
+            return [*unread(line, rtf1_error=str(fault)), *self._said_once(f"no RTF1 event: {fault}"[:300])]
         match event:
             case ToolStart():
                 return [*self._open_tools.start(event.id), event]
@@ -46,19 +62,34 @@ class Rtf1Transcript:
         """Fold what is told into what is known: each says what the session has used so far, so no figure can fall."""
         tokens = [count for count in (told.prompt_tokens, told.completion_tokens) if count is not None]
         if told.total_tokens is None and tokens:
-            told = replace(told, total_tokens=min(sum(tokens), jsonline.MOST))
+            told = replace(told, total_tokens=min(sum(tokens), MOST_TOKENS))
         known, fallen = self._usage, _fallen(self._usage, told)
+        total = _larger(known.total_tokens, told.total_tokens)
+        uncosted = known.cost_usd is not None and told.cost_usd is None  # its tokens may be more, its cost is as it was
+        stale = uncosted and (known.cost_is_estimate is True or total != known.total_tokens)
         self._usage = Usage(
             prompt_tokens=_larger(known.prompt_tokens, told.prompt_tokens),
             completion_tokens=_larger(known.completion_tokens, told.completion_tokens),
-            total_tokens=_larger(known.total_tokens, told.total_tokens),
+            total_tokens=total,
             model=told.model or known.model,
             cache_creation_tokens=_larger(known.cache_creation_tokens, told.cache_creation_tokens),
             cache_read_tokens=_larger(known.cache_read_tokens, told.cache_read_tokens),
             context_pct=known.context_pct if told.context_pct is None else told.context_pct,
             cost_usd=_larger(known.cost_usd, told.cost_usd),
+            cost_is_estimate=True if stale else None,
+            cache_creation_1h_tokens=_larger(known.cache_creation_1h_tokens, told.cache_creation_1h_tokens),
         )
-        return [Meta({"usage_fell": fallen}), self._usage] if fallen else [self._usage]
+        if not fallen:
+            return [self._usage]
+        words = f"the agent reports a smaller {', '.join(fallen)} than before: what was spent stays spent"
+        return [Meta({"usage_fell": fallen}), *self._said_once(words), self._usage]
+
+    def _said_once(self, words: str) -> list[Event]:
+        """A word to people about a fault; an agent that repeats the fault need not be complained about again."""
+        if words in self._faults or len(self._faults) >= _MOST_FAULTS:
+            return []
+        self._faults.add(words)
+        return [Text(Tag.SYS, words)]
 
 
 def _read(document: str) -> Event:
@@ -79,7 +110,8 @@ def _unknown(event: ToolOutput | ToolEnd) -> Meta:
 
 
 _FIGURES = (
-    "prompt_tokens", "completion_tokens", "total_tokens", "cache_creation_tokens", "cache_read_tokens", "cost_usd",
+    "prompt_tokens", "completion_tokens", "total_tokens", "cache_creation_tokens", "cache_read_tokens",
+    "cache_creation_1h_tokens", "cost_usd",
 )  # fmt: skip
 
 

@@ -254,12 +254,113 @@ def test_a_line_that_is_no_json_is_shown() -> None:
     assert text == Text(Tag.SYS, "Segmentation fault")
 
 
-@pytest.mark.parametrize("cost", ["NaN", "Infinity", "-1", "true", '"5"', "1" + "0" * 400, "1e999", "null", "[1]"])
-def test_an_absurd_cost_is_refused_and_said(cost: str) -> None:
+ABSURD = ["NaN", "Infinity", "-1", "true", '"5"', "1" + "0" * 400, "1e999", "1e12", "[1]", "{}"]
+
+
+@pytest.mark.parametrize("cost", ABSURD)
+def test_an_absurd_cost_changes_nothing_and_is_said_once(cost: str) -> None:
     good, bad = line(type="result", total_cost_usd=0.5), f'{{"type":"result","total_cost_usd":{cost}}}'
-    events = heard([good, bad])
+    events = heard([good, bad, bad])
     assert usages(events)[-1].cost_usd == 0.5
-    assert "refused_cost" in [name for event in events if isinstance(event, Meta) for name in event.meta]
+    (said,) = complaints(events)
+    assert said.startswith("the agent reports a wrong figure, total_cost_usd: ")
+
+
+@pytest.mark.parametrize("figure", [*ABSURD, "0.5", "1000000000000000000"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        '{"type":"assistant","message":{"id":"a","model":"m","usage":{"input_tokens":%s,"output_tokens":7}}}',
+        '{"type":"assistant","message":{"id":"a","model":"m","usage":{"output_tokens":%s,"input_tokens":7}}}',
+        '{"type":"stream_event","event":{"type":"message_start","message":'
+        '{"id":"a","model":"m","usage":{"cache_read_input_tokens":%s,"output_tokens":7}}}}',
+        '{"type":"stream_event","event":{"type":"message_delta","usage":{"output_tokens":%s}}}',
+        '{"type":"result","modelUsage":{"m":{"cacheCreationInputTokens":%s,"outputTokens":7}}}',
+        '{"type":"result","modelUsage":{"m":{"cacheCreationEphemeral1hInputTokens":%s,"outputTokens":7}}}',
+    ],
+)
+def test_absurd_tokens_change_nothing_and_are_said_once(template: str, figure: str) -> None:
+    first = line(type="assistant", message={"id": "z", "model": "m", "usage": {"input_tokens": 3}})
+    events = heard([first, template % figure, template % figure])
+    assert usages(events)[-1].total_tokens in (3, 10)
+    (said,) = complaints(events)
+    assert said.endswith("is no number of tokens: it does not count")
+
+
+def test_a_figure_that_is_not_there_is_no_wrong_one() -> None:
+    events = heard(['{"type":"result","total_cost_usd":null,"modelUsage":{"m":{"inputTokens":null}}}'])
+    assert complaints(events) == []
+
+
+def test_a_cost_that_falls_changes_nothing_and_is_said() -> None:
+    events = heard([line(type="result", total_cost_usd=cost) for cost in (0.5, 0.25, 0.1, 0.75)])
+    assert [usage.cost_usd for usage in usages(events)] == [0.5, 0.5, 0.5, 0.75]
+    assert complaints(events) == [
+        "the agent reports a wrong figure, total_cost_usd: it fell from 0.5 to 0.25: what was spent stays spent"
+    ]
+
+
+def complaints(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Text) and event.tag is Tag.SYS]
+
+
+def message_start(identity: str, parent: str | None = None, **usage: int) -> str:
+    message = {"id": identity, "model": "m", "usage": usage}
+    return line(type="stream_event", parent_tool_use_id=parent, event={"type": "message_start", "message": message})
+
+
+def message_delta(parent: str | None = None, identity: str = "", **usage: int) -> str:
+    more = {"api_message_id": identity} if identity else {}
+    return line(type="stream_event", parent_tool_use_id=parent, event={"type": "message_delta", "usage": usage}, **more)
+
+
+def assistant(identity: str, parent: str | None = None, **usage: int) -> str:
+    message = {"id": identity, "model": "m", "usage": usage, "content": []}
+    return line(type="assistant", parent_tool_use_id=parent, message=message)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["2.1.325 names the message", "2.1.197 does not"])
+def test_pieces_of_a_message_tell_its_final_output_and_nothing_twice(named: bool) -> None:
+    def delta(parent: str | None, identity: str, tokens: int) -> str:
+        return message_delta(parent, identity if named else "", output_tokens=tokens)
+
+    events = heard(
+        [
+            message_start("a", input_tokens=100, output_tokens=1),
+            assistant("a", input_tokens=100, output_tokens=1),
+            line(type="stream_event", event={"type": "content_block_delta", "delta": {"text": "x"}}),
+            message_start("s", "toolu_1", input_tokens=7, output_tokens=1),
+            delta(None, "a", 50),
+            delta(None, "a", 50),
+            delta("toolu_1", "s", 5),
+            assistant("a", input_tokens=100, output_tokens=1),
+        ]
+    )
+    assert [usage.total_tokens for usage in usages(events)] == [101, 109, 158, 162]
+    assert events == usages(events), "of all the pieces only their use is told"
+
+
+def test_what_a_result_knows_better_stays_known_when_messages_follow() -> None:
+    """A subagent's final output is in results only (2.1.325)."""
+    used = {"m": {"inputTokens": 107, "outputTokens": 250}}
+    events = heard(
+        [
+            assistant("a", input_tokens=100, output_tokens=1),
+            assistant("s", "toolu_1", input_tokens=7, output_tokens=1),
+            line(type="result", total_cost_usd=0.5, modelUsage=used),
+            assistant("b", input_tokens=10, output_tokens=1),
+            line(type="result", total_cost_usd=0.6, modelUsage={"m": {"inputTokens": 117, "outputTokens": 260}}),
+        ]
+    )
+    assert [usage.total_tokens for usage in usages(events)] == [101, 109, 357, 368, 377]
+    assert [usage.cost_usd for usage in usages(events)] == [None, None, 0.5, 0.5, 0.6]
+    assert [usage.cost_is_estimate for usage in usages(events)] == [None, None, None, True, None]
+
+
+def test_what_is_kept_for_an_hour_is_told_apart() -> None:
+    usage = {"cache_creation_input_tokens": 30, "cache_creation": {"ephemeral_1h_input_tokens": 20}}
+    (told,) = usages(heard([line(type="assistant", message={"id": "a", "model": "m", "usage": usage})]))
+    assert (told.cache_creation_tokens, told.cache_creation_1h_tokens) == (30, 20)
 
 
 @pytest.mark.parametrize("resets_at", ["1" + "0" * 400, "-1", "1.5", '"soon"', "9007199254740991", "1794790100000"])

@@ -138,7 +138,12 @@ def test_items_of_a_later_process_are_tools_of_their_own() -> None:
 
 def test_figures_never_fall() -> None:
     told = [line("turn.completed", usage={"input_tokens": tokens}) for tokens in (100, 50, 2**53, "x", 200)]
-    assert [usage.prompt_tokens for usage in usages(heard(told))] == [100, 100, 100, 100, 200]
+    events = heard(told)
+    assert [usage.prompt_tokens for usage in usages(events)] == [100, 100, 100, 100, 200]
+    said = [event.text for event in events if isinstance(event, Text)]
+    assert said == [
+        f"the agent reports a wrong figure, input_tokens: {2**53} is no number of tokens: it does not count"
+    ]
 
 
 def test_a_turn_that_tells_no_usage_has_none() -> None:

@@ -6,7 +6,19 @@ import json
 
 import pytest
 
-from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
+from ralph.events import (
+    AGENT_TYPES,
+    MOST_TOKENS,
+    Event,
+    Meta,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    ToolStatus,
+    Usage,
+)
 from ralph.transcripts.plain import PlainTranscript
 from ralph.transcripts.rtf1 import Rtf1Transcript
 
@@ -126,17 +138,38 @@ def test_usage_is_what_the_session_has_used_so_far() -> None:
     ) == [
         Usage(100, 10, 110),
         Usage(100, 10, 110, context_pct=40.0, cost_usd=0.25),
-        Usage(300, 20, 350, model="m", context_pct=20.0, cost_usd=0.25),
+        Usage(300, 20, 350, model="m", context_pct=20.0, cost_usd=0.25, cost_is_estimate=True),
     ]
 
 
 def test_a_figure_that_falls_is_said_and_does_not_count() -> None:
-    *_, meta, last = heard(usage(total_tokens=100, cost_usd=2), usage(total_tokens=50, cost_usd=3))
+    *_, meta, said, last = heard(usage(total_tokens=100, cost_usd=2), usage(total_tokens=50, cost_usd=3))
     assert meta == Meta({"usage_fell": ["total_tokens"]})
+    assert said == Text(Tag.SYS, "the agent reports a smaller total_tokens than before: what was spent stays spent")
     assert last == Usage(total_tokens=100, cost_usd=3.0)
 
 
 def test_what_the_prompt_and_the_answer_come_to_is_still_a_count() -> None:
-    (told,) = heard(usage(prompt_tokens=2**53 - 1, completion_tokens=2**53 - 1))
+    (told,) = heard(usage(prompt_tokens=MOST_TOKENS, completion_tokens=MOST_TOKENS))
     assert isinstance(told, Usage)
-    assert told.total_tokens == 2**53 - 1
+    assert told.total_tokens == MOST_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("prompt_tokens", 10**18),
+        ("total_tokens", -1),
+        ("completion_tokens", "7"),
+        ("cost_usd", 1e12),
+        ("cost_usd", float("nan")),
+        ("cost_usd", -0.5),
+    ],
+)
+def test_an_absurd_figure_changes_nothing_and_is_said_once(name: str, figure: object) -> None:
+    events = heard(usage(total_tokens=100, cost_usd=2), *[usage(**{name: figure})] * 3, usage(total_tokens=110))
+    told = [event for event in events if isinstance(event, Usage)]
+    assert [(use.total_tokens, use.cost_usd) for use in told] == [(100, 2.0), (110, 2.0)]
+    said = [event.text for event in events if isinstance(event, Text) and event.text.startswith("no RTF1 event")]
+    assert len(said) == 1
+    assert f"usage.{name} is not " in said[0]
