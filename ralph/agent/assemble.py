@@ -111,7 +111,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         skills=list(known),
         directories=[str(folder) for folder in options.directories],
     )
-    stream = Stream(setting, output)
+    stream = Stream(setting, output, in_pieces=options.in_pieces)
     kit = Kit(
         model=model,
         toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),

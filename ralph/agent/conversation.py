@@ -133,11 +133,13 @@ def _ask(turn: Turn, kit: Kit) -> Reply:
     request = Request(kit.system, kit.dialogue.messages(), kit.toolbox.offers(turn.verdict))
     reply, model, start = Reply(), kit.model.name, time.monotonic()
     turn.asked += 1
+    kit.stream.asking()
     for utterance in listen(kit.model, request, kit.stop):
         match utterance:
             case Started():
                 reply.message_id, model, reply.tokens = utterance.message_id, utterance.model, utterance.tokens
                 turn.first_word = turn.first_word or time.monotonic()
+                kit.stream.message_started(reply.message_id, model, reply.tokens)
             case Thinking():
                 kit.stream.thinking(utterance.characters)
             case Said():
@@ -145,6 +147,7 @@ def _ask(turn: Turn, kit: Kit) -> Reply:
                 kit.stream.assistant(reply.message_id, model, utterance.block, reply.tokens)
             case Ended():
                 reply.stop_reason, reply.tokens = utterance.stop_reason, utterance.tokens
+                kit.stream.message_ended(reply.message_id, reply.stop_reason, reply.tokens)
             case Retrying():
                 kit.stream.retrying(utterance)
             case QuotaTold():

@@ -92,6 +92,7 @@ FLAGS: tuple[Flag, ...] = (
         --effort <level>
         --setting-sources <sources>
         --disable-slash-commands
+        --include-partial-messages
         """,
     ),
     Flag("--input-format <format>", Use.NEEDED, ("text", "stream-json")),
@@ -126,7 +127,6 @@ FLAGS: tuple[Flag, ...] = (
         --forward-subagent-text
         --ide
         --include-hook-events
-        --include-partial-messages
         --max-thinking-tokens <tokens>
         --mcp-config <configs...>
         -n, --name <name>

@@ -34,6 +34,8 @@ class Options:
     verbose: bool
     reads_stream: bool
     output: str
+    in_pieces: bool
+    """Messages are told as they grow, too."""
     schema: Mapping[str, object] | None
     max_turns: int | None
     max_dollars: float | None
@@ -72,6 +74,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         verbose=verbose,
         reads_stream=reads_stream,
         output=output,
+        in_pieces=_in_pieces(given, output),
         schema=_schema(given.last("json-schema")),
         max_turns=_turns(given.last("max-turns")),
         max_dollars=_dollars(given.last("max-budget-usd")),
@@ -91,6 +94,13 @@ def _refuse(given: Given) -> None:
         raise BadUsage(f"Error: ralph-claude does not know {name} yet: every session is a fresh one, held with --print")
     if "system-prompt" in given and "system-prompt-file" in given:
         raise BadUsage("Error: Cannot use both --system-prompt and --system-prompt-file. Please use only one.")
+
+
+def _in_pieces(given: Given, output: str) -> bool:
+    asked = "include-partial-messages" in given
+    if asked and output != "stream-json":
+        raise BadUsage("Error: --include-partial-messages requires --print and --output-format=stream-json.")
+    return asked
 
 
 def _tools(given: Given) -> tuple[str, ...] | None:

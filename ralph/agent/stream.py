@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ralph.agent import pieces
 from ralph.agent.account import message_usage, usage
 from ralph.agent.models.base import Block, ModelError, Retrying
 from ralph.agent.outcome import Outcome
@@ -38,9 +39,13 @@ class Stream:
 
     setting: Setting
     output: Output
+    in_pieces: bool = False
+    """Messages are told in pieces as well."""
     results: int = 0
     said: int = field(default=0)
     """User events since the turn began: `num_turns` counts those, not the calls of the model."""
+    blocks: int = 0
+    """Blocks of the message in progress."""
 
     def begin_turn(self) -> None:
         """Every turn opens with an init of its own."""
@@ -67,6 +72,18 @@ class Stream:
     def quota(self, info: Mapping[str, object]) -> None:
         self.output.put({"type": "rate_limit_event", "rate_limit_info": dict(info), **self._stamp()})
 
+    def asking(self) -> None:
+        """The model is about to be asked."""
+        if self.in_pieces:
+            self.system("status", status="requesting")
+
+    def message_started(self, message_id: str, model: str, tokens: Tokens) -> None:
+        self.blocks = 0
+        self._tell(message_id, pieces.message_start(message_id, model, tokens))
+
+    def message_ended(self, message_id: str, stop_reason: str, tokens: Tokens) -> None:
+        self._tell(message_id, *pieces.message_end(stop_reason, tokens))
+
     def assistant(self, message_id: str, model: str, block: Block, tokens: Tokens) -> None:
         """One block of a message: an event each, all with the usage of the message's start."""
         message = {
@@ -83,7 +100,10 @@ class Stream:
         event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
         if block.get("type") == "thinking":
             event |= {"thinking_duration_ms": 1, "thinking_display": "updates"}
+        self._tell(message_id, *pieces.block_start(self.blocks, block))
         self.output.put(event)
+        self._tell(message_id, pieces.block_stop(self.blocks))
+        self.blocks += 1
 
     def failure(self, error: ModelError) -> None:
         """The message that is made up where the model gave none."""
@@ -146,6 +166,12 @@ class Stream:
         said = f"Unsupported control request subtype: {subtype}"
         answer = {"subtype": "error", "request_id": request_id, "error": said, "error_code": "unsupported_request"}
         self.output.put({"type": "control_response", "response": answer})
+
+    def _tell(self, message_id: str, *told: pieces.Piece) -> None:
+        if self.in_pieces:
+            for piece in told:
+                event = _whole({"type": "stream_event", "event": piece}) | self._stamp()
+                self.output.put(event | {"api_message_id": message_id})
 
     def _stamp(self) -> Event:
         return {"session_id": self.setting.session_id, "uuid": str(uuid.uuid4())}

@@ -7,6 +7,7 @@ tree, and on how often the model was asked. The few deliberate differences are a
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -418,6 +419,22 @@ def test_the_same_output(stage: Stage, name: str) -> None:
         assert shape(told[0], story) == shape(told[1], story)
     else:
         assert ours.stdout == real.stdout
+
+
+def test_the_same_pieces_of_messages(stage: Stage) -> None:
+    said = Say(thinking("hm"), text("I look"), bash("echo out"), usage=Tokens(1000, 500, 30, 20))
+    args = (*STREAM, *TRUSTED, *WITH_SCHEMA, "--include-partial-messages")
+    real, ours = stage.play(Story([said, summary("did")], args, one_message))
+    assert _pieces(ours) == _pieces(real)
+    statuses = [[event["status"] for event in told.events if event.get("subtype") == "status"] for told in (ours, real)]
+    assert statuses[0] == statuses[1] == ["requesting"] * 2
+
+
+def _pieces(told: Told) -> list[str]:
+    """The pieces without their ids, which are the script's, in order: those of a message stand in one row."""
+    pieces = [event for event in told.events if event["type"] == "stream_event"]
+    assert all(piece["api_message_id"] and piece["parent_tool_use_id"] is None for piece in pieces)
+    return [re.sub(r"_\d{4}", "", json.dumps(piece["event"], sort_keys=True)) for piece in pieces]
 
 
 def _documents(stdout: str) -> list[Event]:
