@@ -77,8 +77,8 @@ class Meter:
     before: Spend = Spend()
     session: Spend = Spend()
     context_pct: float | None = None
-    estimated: bool = False
-    """The open session's cost so far is only what the user's prices make of its tokens."""
+    named: float = 0.0
+    """What the agent itself has named of the open session's cost; the rest is an estimate."""
 
     @property
     def total(self) -> Spend:
@@ -87,17 +87,16 @@ class Meter:
     def metered(self, usage: Usage) -> "Meter":
         """Take in what the open session has used so far. What was spent once stays spent, whatever is said later.
 
-        Only an estimate gives way: to the first cost that the agent names itself.
+        Only an estimate gives way: to the next cost that the agent names itself, and that may be less.
         """
-        estimate = usage.cost_is_estimate is True
-        cost = None if estimate and self.session.costed and not self.estimated else usage.cost_usd
         tokens = total_tokens(usage)
-        told = Spend(cost or 0.0, tokens or 0, costed=cost is not None, counted=tokens is not None)
-        named_at_last = self.estimated and not estimate and cost is not None
-        session = (replace(self.session, cost_usd=0.0) if named_at_last else self.session).at_least(told)
-        estimated = (estimate and cost is not None) or (self.estimated and not named_at_last)
+        told = Spend(usage.cost_usd or 0.0, tokens or 0, costed=usage.cost_usd is not None, counted=tokens is not None)
+        session, named = self.session, self.named
+        if usage.cost_usd is not None and usage.cost_is_estimate is not True:
+            named = max(named, usage.cost_usd)
+            session = replace(session, cost_usd=named)
         pct = self.context_pct if usage.context_pct is None else usage.context_pct
-        return Meter(self.before, session, pct, estimated)
+        return Meter(self.before, session.at_least(told), pct, named)
 
     def next_session(self) -> "Meter":
         """Close the open session: its figures stand."""
@@ -115,12 +114,17 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The user's limits; None is unlimited. All but the duration hold for the run over all its starts."""
+    """The user's limits; None is unlimited. All but the duration hold for the run over all its starts.
+
+    Those that begin with `iteration` hold for each session by itself.
+    """
 
     iterations: int | None = None
     duration: float | None = None
     cost_usd: float | None = None
     tokens: int | None = None
+    iteration_cost_usd: float | None = None
+    iteration_tokens: int | None = None
 
     def reached(self, *, iterations: int, elapsed: float, spend: Spend) -> Limit | None:
         """Name the first limit that is reached."""

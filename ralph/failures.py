@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from ralph.budget import Limit
 from ralph.events import Denial, RateLimited, TurnEnded
 from ralph.verdict import Answer, Fault, Reply, Verdict, read_reply
 
@@ -45,6 +46,7 @@ class Policy(StrEnum):
     BACKOFF = "backoff with jitter, bounded, then a failure"
     STOP = "stop now, exit 6 with the next command"
     SHRINK = "shrink the prompt once, then a failure"
+    BUDGET = "a failure, unless a limit of the run is reached: then the run ends with 4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ TABLE: dict[End, Row] = {
         "allow the tool (`ralph config set agents.claude.permission_mode`, or the agent's own settings),"
         " or go on regardless with `ralph config set on_denial continue`",
     ),
-    End.BUDGET: Row("the session's own budget or turns ran out", Policy.FAILURE),
+    End.BUDGET: Row("the session's budget or turns ran out", Policy.BUDGET),
     End.ERROR: Row("the agent reported an error of another kind", Policy.FAILURE),
 }
 
@@ -102,6 +104,9 @@ class Evidence:
     denials: tuple[Denial, ...] = ()
     exit_code: int | None = None
     watchdog: str = ""
+    used_up: str = ""
+    """The limit because of which it ended, in words; `limit` if it is one of the run's."""
+    limit: Limit | None = None
     stopped: bool = False
     """We ended it ourselves: that it then left in peace says nothing."""
     unusable: str = ""
@@ -117,11 +122,16 @@ class Ending:
     reason: str = ""
     answer: Answer | None = None
     resets_at: float | None = None
+    limit: Limit | None = None
+    """The limit of the run that it reached."""
 
+
+OUT_OF_MONEY = "error_max_budget_usd"
+"""The subtype of a turn that ended because of `--max-budget-usd`."""
 
 _LIMIT_TEXT = re.compile(r"\b(?:hit|reached) your\b.{0,40}\blimits?\b|\busage limit reached\b", re.IGNORECASE)
 _OF_VERDICT = {Verdict.CONTINUE: End.OK, Verdict.DONE: End.DONE, Verdict.BLOCKED: End.BLOCKED}
-_SPENT = ("error_max_turns", "error_max_budget_usd")
+_SPENT = ("error_max_turns", OUT_OF_MONEY)
 
 
 def classify(seen: Evidence) -> Ending:
@@ -138,6 +148,8 @@ def classify(seen: Evidence) -> Ending:
         if seen.denials:
             return Ending(End.DENIED, describe_denials(seen.denials), answer)
         return Ending(_OF_VERDICT[answer.verdict], answer=answer)
+    if seen.used_up:
+        return Ending(End.BUDGET, seen.used_up, limit=seen.limit)
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
     if seen.turn is not None and seen.turn.is_error:
@@ -154,6 +166,11 @@ def classify(seen: Evidence) -> Ending:
 def _left_in_peace(seen: Evidence) -> bool:
     """Tell whether an agent that closes no turns has ended by itself, and well."""
     return seen.reply == Reply.WORDS and seen.exit_code == 0 and not seen.stopped
+
+
+def interrupted(turn: TurnEnded) -> bool:
+    """Tell whether a turn ended because it was interrupted; the session goes on (2.1.197, 2.1.325)."""
+    return turn.is_error and turn.subtype == "error_during_execution"
 
 
 def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = False) -> Fault | None:
@@ -182,6 +199,8 @@ def _without_result(seen: Evidence) -> Ending:
     # An agent that answers in words says there, too, why it cannot.
     last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply == Reply.WORDS else ""
     said = f": {seen.last_error or last_words}" if seen.last_error or last_words else ""
+    if seen.used_up:
+        return Ending(End.BUDGET, seen.used_up, limit=seen.limit)
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
     if seen.exit_code is not None and seen.exit_code < 0:
@@ -271,7 +290,15 @@ class Finished:
     blocked: Blocked | None = None
 
 
-Decision = Finished | Again | Failed | Blocked
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """A limit of the run is reached: nothing failed, and nothing may follow."""
+
+    reason: str
+    limit: Limit
+
+
+Decision = Finished | Again | Failed | Blocked | Limited
 
 
 def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial: str = "stop") -> Decision:
@@ -288,6 +315,8 @@ def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial
         case Policy.STOP:
             blocked = Blocked(reason, row.hint)
             return blocked if ending.answer is None else Finished(ending.answer, blocked)
+        case Policy.BUDGET if ending.limit is not None:
+            return Limited(reason, ending.limit)
         case Policy.RETRY_ONCE if not tries.retried:
             return Again(reason, replace(tries, retried=True))
         case Policy.SHRINK if not tries.shrunk:

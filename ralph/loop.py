@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ralph.budget import Limit, Limits, Meter
 from ralph.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
-from ralph.failures import Again, Blocked, Failed, Finished, Tries, decide, describe_denials
+from ralph.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
 from ralph.history import Iteration
 from ralph.patience import Patience
 from ralph.quantities import timestamp
@@ -108,6 +108,9 @@ def pursue(run: Run, kit: Kit) -> RunResult:
                 tries, run = Tries(), _failed(run, reason, report, notes, kit)
                 if run.failures >= kit.most_failures:
                     return RunResult(run, 1, f"{run.failures} failures in a row; the last: {reason}", proven=False)
+            case Limited(reason, limit):
+                _tell_failure(reason, report, kit)
+                return _limited(run.noted(*notes), limit)
             case Blocked(reason, hint):
                 _tell_failure(reason, report, kit)
                 return RunResult(run, 6, f"blocked: {reason}", proven=False, hint=hint)

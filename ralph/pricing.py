@@ -18,12 +18,14 @@ _DATE = re.compile(r"-\d{8}$")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What one or more messages used, in the four kinds that are billed apart."""
+    """What one or more messages used, in the kinds that are billed apart."""
 
     input: int = 0
     output: int = 0
     cache_write: int = 0
     cache_read: int = 0
+    cache_write_1h: int = 0
+    """Written to be kept for an hour; not among those of `cache_write`."""
 
     def __add__(self, other: "Tokens") -> "Tokens":
         return Tokens(
@@ -31,11 +33,12 @@ class Tokens:
             self.output + other.output,
             self.cache_write + other.cache_write,
             self.cache_read + other.cache_read,
+            self.cache_write_1h + other.cache_write_1h,
         )
 
     @property
     def prompt(self) -> int:
-        return self.input + self.cache_write + self.cache_read
+        return self.input + self.cache_write + self.cache_write_1h + self.cache_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ class Rates:
     output: float
     cache_write: float
     cache_read: float
+    cache_write_1h: float
 
     def dollars(self, tokens: Tokens) -> float:
         return (
@@ -53,6 +57,7 @@ class Rates:
             + tokens.output * self.output
             + tokens.cache_write * self.cache_write
             + tokens.cache_read * self.cache_read
+            + tokens.cache_write_1h * self.cache_write_1h
         ) / _MILLION
 
 
@@ -66,15 +71,19 @@ class Price:
 
     def dollars(self, tokens: Tokens) -> float:
         """What one message costs."""
-        rates = self.rates if self.long is None or tokens.prompt <= self.longest else self.long
-        return rates.dollars(tokens)
+        return self.rates_for(tokens.prompt).dollars(tokens)
+
+    def rates_for(self, prompt: int) -> Rates:
+        """The rates of a message with a prompt of so many tokens."""
+        return self.rates if self.long is None or prompt <= self.longest else self.long
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The table."""
+    """The table; what it does not name, the one that it stands upon may."""
 
     models: Mapping[str, Price]
+    below: "Prices | None" = None
 
     def dollars(self, model: str, tokens: Tokens) -> float | None:
         """What one message of `model` costs; None when nobody has said."""
@@ -83,7 +92,8 @@ class Prices:
 
     def price(self, model: str) -> Price | None:
         """The price of the model by this very name, else by the one it is listed under."""
-        return self.models.get(model) or self.models.get(canonical(model))
+        price = self.models.get(model) or self.models.get(canonical(model))
+        return self.below.price(model) if price is None and self.below is not None else price
 
 
 def canonical(model: str) -> str:
@@ -91,23 +101,63 @@ def canonical(model: str) -> str:
     return _DATE.sub("", model.removesuffix("[1m]"))
 
 
-def priced(usage: "Usage", prices: Prices, model: str) -> "Usage":
-    """Fill in what a session's tokens cost, if its agent told them but no cost, and its model has a price.
+class Estimate:
+    """What a session costs while it runs: what its agent has named, and the price of the tokens that came since.
 
-    `model` is the one that was asked for; the one that the agent names counts more.
+    `model` is the one that was asked for; the one that the agent names counts more. A model without a price adds
+    nothing: of its cost there is only what the agent names. `by_message`: the agent tells its use with every message,
+    so that each can be charged by the length of its own prompt; a sum over several tells of none, and gets base rates.
     """
-    if usage.cost_usd is not None or (usage.prompt_tokens is None and usage.completion_tokens is None):
-        return usage
-    price = prices.price(usage.model or model)
-    if price is None:
-        return usage
+
+    def __init__(self, prices: Prices, model: str, *, by_message: bool) -> None:
+        self._prices = prices
+        self._model = model
+        self._by_message = by_message
+        self._named: float | None = None
+        self._since: float | None = None
+        self._counted = Tokens()
+        self._prompt = 0
+
+    def __call__(self, usage: "Usage") -> "Usage":
+        """Fill in what the session costs so far, where its agent has not said it of all its tokens."""
+        more = self._more(usage)
+        if usage.cost_usd is not None and usage.cost_is_estimate is not True:
+            self._named, self._since = usage.cost_usd, None
+            return usage
+        price = self._prices.price(usage.model or self._model)
+        if price is not None and (usage.prompt_tokens is not None or usage.completion_tokens is not None):
+            rates = price.rates_for(self._prompt) if self._by_message else price.rates
+            self._since = (self._since or 0.0) + rates.dollars(more)
+        if self._since is None:
+            return usage
+        return replace(usage, cost_usd=(self._named or 0.0) + self._since, cost_is_estimate=True)
+
+    def knows(self, model: str) -> bool:
+        """Tell whether the model has a price."""
+        return self._prices.price(model) is not None
+
+    def _more(self, usage: "Usage") -> Tokens:
+        """The tokens that no event before this one has told of."""
+        told = _tokens(usage)
+        if told.prompt > self._counted.prompt:
+            self._prompt = told.prompt - self._counted.prompt
+        before, self._counted = self._counted, told
+        return Tokens(
+            max(0, told.input - before.input),
+            max(0, told.output - before.output),
+            max(0, told.cache_write - before.cache_write),
+            max(0, told.cache_read - before.cache_read),
+            max(0, told.cache_write_1h - before.cache_write_1h),
+        )
+
+
+def _tokens(usage: "Usage") -> Tokens:
+    """A usage in the kinds that are billed apart: what is cached is a part of the prompt, whatever the agent says."""
     prompt = usage.prompt_tokens or 0
-    written = min(usage.cache_creation_tokens or 0, prompt)  # a part of the prompt, whatever the agent says
+    written = min(usage.cache_creation_tokens or 0, prompt)
+    for_an_hour = min(usage.cache_creation_1h_tokens or 0, written)
     read = min(usage.cache_read_tokens or 0, prompt - written)
-    fresh = prompt - written - read
-    # The rates for long prompts hold message by message, and a session's sum tells of no message: the base rates, then.
-    cost = price.rates.dollars(Tokens(fresh, usage.completion_tokens or 0, written, read))
-    return replace(usage, cost_usd=cost, cost_is_estimate=True)
+    return Tokens(prompt - written - read, usage.completion_tokens or 0, written - for_an_hour, read, for_an_hour)
 
 
 def parse(text: str, source: str = "pricing.toml") -> Prices:
@@ -123,11 +173,11 @@ def parse(text: str, source: str = "pricing.toml") -> Prices:
 
 @functools.cache
 def shipped() -> Prices:
-    """The table that comes with ralph, for ralph-claude alone: what others cost is for them or the user to say."""
+    """The table that comes with ralph: Anthropic's models. What others cost is for them or the user to say."""
     return parse(Path(__file__).with_name("pricing.toml").read_text("utf-8"))
 
 
-_KINDS = ("input", "output", "cache_write", "cache_read")
+_KINDS = ("input", "output", "cache_write", "cache_read", "cache_write_1h")
 
 
 def _price(value: object, where: str) -> Price:
@@ -144,11 +194,13 @@ def _price(value: object, where: str) -> Price:
 def _rates(entry: Mapping[str, object], where: str) -> Rates:
     """Read the rates; a prompt that is written to a cache or read from it costs as any other unless they say more."""
     fresh = _rate(entry, "input", where)
+    written = _rate(entry, "cache_write", where) if "cache_write" in entry else fresh
     return Rates(
         fresh,
         _rate(entry, "output", where),
-        _rate(entry, "cache_write", where) if "cache_write" in entry else fresh,
+        written,
         _rate(entry, "cache_read", where) if "cache_read" in entry else fresh,
+        _rate(entry, "cache_write_1h", where) if "cache_write_1h" in entry else written,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ralph.events import Event, Tag, Text
-from ralph.failures import Again, Blocked, Failed, Finished, Tries, decide
+from ralph.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
 from ralph.patience import Patience
 from ralph.runners import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
@@ -66,7 +66,7 @@ def scout(kit: ScoutKit) -> Survey:
                 kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
                 if not_before is not None:
                     kit.patience.wait(reason, not_before, kit.woken)
-            case Failed(reason):
+            case Failed(reason) | Limited(reason):
                 return Survey("", 1, f"{reason} (raw log: {report.log})")
             case Blocked(reason, hint):
                 return Survey("", 6, f"blocked: {reason}", hint)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ralph.allowance import Bound, Measure, Used
+from ralph.budget import Meter
 from ralph.events import (
     ApiRetry,
     Denial,
@@ -16,20 +18,22 @@ from ralph.events import (
     SessionStarted,
     Tag,
     Text,
+    ToolEnd,
+    ToolStart,
     TurnEnded,
     Usage,
 )
-from ralph.failures import Ending, Evidence, classify, correctable
+from ralph.failures import OUT_OF_MONEY, Ending, Evidence, classify, correctable, interrupted
 from ralph.lines import Oversized
 from ralph.quantities import format_duration
 from ralph.runners import Launch, Request, Runner
 from ralph.transcripts import Transcript
 from ralph.transcripts.reader import Reader
-from ralph.verdict import MOST_CORRECTIONS, Promise
+from ralph.verdict import MOST_CORRECTIONS, TOOL, Promise
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
-_TELLING = frozenset({SessionStarted, Text, RateLimited, ApiRetry, TurnEnded})
+_TELLING = frozenset({SessionStarted, Text, ToolStart, ToolEnd, RateLimited, ApiRetry, TurnEnded})
 """Events that a session reacts to; of the others, a busy agent sends thousands."""
 
 
@@ -60,6 +64,13 @@ class Observer(Protocol):
     def __call__(self, *events: Event) -> None: ...
 
 
+class Estimate(Protocol):
+    """Knows what the tokens of one session cost, where the agent has not said it."""
+
+    def __call__(self, usage: Usage) -> Usage: ...
+    def knows(self, model: str) -> bool: ...
+
+
 class Logs(Protocol):
     """Where the raw output goes."""
 
@@ -75,8 +86,10 @@ class SessionKit:
 
     runner: Runner
     transcript: Callable[[], Transcript]
-    price: Callable[[Usage], Usage]
-    """Fill in what tokens cost, where the agent does not say and the user does."""
+    estimate: Callable[[], Estimate]
+    """A fresh one for each session."""
+    unpriced: Callable[[str], None]
+    """Say that there is a limit on the cost, and no price for this model."""
     start: Callable[[Launch, Logs], AbstractContextManager[Process]]
     recall: Callable[[str, Logs], Sequence[bytes]]
     """What the agent's own account tells of the use of a session; logged as if the agent had said it."""
@@ -110,7 +123,7 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
             talk.begin(process, launch)
             while (lines := process.read(_POLL)) is not None:
                 talk.hear(lines)
-                watch.look(process, settled=talk.settled)
+                watch.look(process, talk)
             talk.left()
         launch = None if watch.has_ended_it else talk.next_launch
     if not talk.ended_well:
@@ -125,36 +138,51 @@ def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport
 
 @dataclass(slots=True)
 class _Watch:
-    """Ends a session that hangs, takes too long, or that the user wants ended."""
+    """Ends a session that hangs, takes too long, has used up a limit, or that the user wants ended."""
 
     kit: SessionKit
     started: float
     reason: str = ""
+    used_up: Bound | None = None
     requests_seen: int = 0
 
     @property
     def has_ended_it(self) -> bool:
-        return bool(self.reason or self.requests_seen)
+        return bool(self.reason or self.used_up or self.requests_seen)
 
-    def look(self, process: Process, *, settled: bool) -> None:
+    def look(self, process: Process, talk: "_Conversation") -> None:
         requests = self.kit.stop_requests()
         if requests > self.requests_seen:
             self.requests_seen = requests
+            talk.is_over = True
             if requests == 1:
                 self.kit.observe(Text(Tag.SYS, "stopping the session; once more kills it at once"))
                 process.stop(self.kit.runner.interrupt())
             else:
                 process.kill()
-        if self.reason or requests or settled:
+        if self.has_ended_it or talk.settled:
             return
+        used, allowance = self.used(talk), talk.request.allowance
         if process.idle_seconds > self.kit.idle_timeout:
-            self._end(process, f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)")
-        elif self.kit.monotonic() - self.started > self.kit.timeout:
-            self._end(process, f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout)")
+            self.reason = f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)"
+        elif used.seconds > self.kit.timeout:
+            self.reason = f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout)"
+        elif (bound := allowance.exhausted(used)) is not None:
+            self.used_up = None if talk.is_answering and bound.measure is not Measure.SECONDS else bound
+        elif (bound := allowance.nearly_exhausted(used)) is not None and talk.may_be_interrupted(bound):
+            talk.wrap_up(bound)
+        if self.has_ended_it:
+            talk.is_over = True
+            process.stop(self.kit.runner.interrupt())
 
-    def _end(self, process: Process, reason: str) -> None:
-        self.reason = reason
-        process.stop(self.kit.runner.interrupt())
+    def used(self, talk: "_Conversation") -> Used:
+        """What the session has used so far."""
+        return Used(talk.meter.session, self.kit.monotonic() - self.started)
+
+    def bound_of(self, talk: "_Conversation") -> Bound | None:
+        """The bound because of which the session ended: by our hand, or by the agent's own, which knows the rest."""
+        out_of_money = talk.turn is not None and talk.turn.subtype == OUT_OF_MONEY
+        return talk.request.allowance.exhausted(self.used(talk)) if out_of_money else self.used_up
 
 
 @dataclass(slots=True)
@@ -169,11 +197,25 @@ class _Conversation:
     session_id: str
     reader: Reader = field(init=False)
     process: Process = field(init=False)
+    listens: bool = False
     next_launch: Launch | None = None
     exit_code: int | None = None
     complaint: str = ""
     settled: bool = False
+    is_over: bool = False
+    """It is being ended: nothing more is said."""
     corrections: int = 0
+    told_to_wrap_up: bool = False
+    plea: str = ""
+    """What to say once the turn that was interrupted has ended."""
+    calls: int = 0
+    """Calls of the model, as far as the use that was told shows them; `in_call`: the last of them goes on."""
+    in_call: bool = False
+    prompt_tokens: int = 0
+    answering_call: int = 0
+    """The number of the call that may answer the plea; 0: none."""
+    meter: Meter = field(default_factory=Meter)
+    estimate: Estimate = field(init=False)
     promise: Promise = field(default_factory=Promise)
     turn: TurnEnded | None = None
     quota: RateLimited | None = None
@@ -186,13 +228,35 @@ class _Conversation:
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.kit.transcript())
+        self.estimate = self.kit.estimate()
 
     def begin(self, process: Process, launch: Launch) -> None:
         """Talk to a process that has just been started."""
-        self.process, self.next_launch, self.settled = process, None, False
+        self.process, self.next_launch, self.settled, self.listens = process, None, False, launch.listens
         process.say(launch.first_input)
         if not launch.listens:
             process.end_input()
+
+    def may_be_interrupted(self, bound: Bound) -> bool:
+        """Once a session; and not while the model is at a message, which is paid for already, unless time presses."""
+        return not self.told_to_wrap_up and (bound.measure is Measure.SECONDS or not self.in_call)
+
+    def wrap_up(self, bound: Bound) -> None:
+        """Have the agent answer before it must be stopped: its turn is interrupted, and it is told so, once.
+
+        One that hears a message only at the start of a process cannot be told: it works on until it is stopped.
+        """
+        self.told_to_wrap_up = True
+        interrupt = self.kit.runner.interrupt()
+        if interrupt and self.listens:
+            self.kit.observe(Text(Tag.SYS, f"{bound.words} is nearly used up: the agent is told to wrap up"))
+            self.plea = bound.plea
+            self.process.say(interrupt)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether it answers the plea: the one call that this takes may end, though it should go beyond a limit."""
+        return self.calls <= self.answering_call > 0
 
     @property
     def ended_well(self) -> bool:
@@ -217,6 +281,7 @@ class _Conversation:
         self._have_observed()
 
     def evidence(self, watch: _Watch) -> Evidence:
+        bound = watch.bound_of(self)
         return Evidence(
             reply=self.kit.runner.reply,
             turn=self.turn,
@@ -226,6 +291,8 @@ class _Conversation:
             denials=tuple(self.denials.values()),
             exit_code=self.exit_code,
             watchdog=watch.reason,
+            used_up="" if bound is None else f"{bound.words} is used up",
+            limit=None if bound is None else bound.limit,
             stopped=watch.has_ended_it,
             unusable=self.unusable,
             login_refused=self.login_refused,
@@ -256,15 +323,30 @@ class _Conversation:
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
-            self.unobserved.append(self.kit.price(event) if type(event) is Usage else event)
+            if type(event) is Usage:
+                event = self.estimate(event)  # noqa: PLW2901 - what it costs belongs to it
+                self._meter(event)
+            self.unobserved.append(event)
             if type(event) in _TELLING:
                 self._react(event)
 
+    def _meter(self, usage: Usage) -> None:
+        self.meter = self.meter.metered(usage)
+        self.in_call = (usage.prompt_tokens or 0) > self.prompt_tokens
+        if self.in_call:
+            self.prompt_tokens = usage.prompt_tokens or 0
+            self.calls += 1
+
     def _react(self, event: Event) -> None:
         match event:
+            case ToolStart():
+                self.answering_call = self.answering_call if event.name == TOOL else 0
+            case ToolEnd():
+                self.in_call = False
             case SessionStarted():
                 self.session_id = event.session_id or self.session_id
                 self._require_tool(event.tools)
+                self._require_price(event.model)
             case Text(tag=Tag.AI):
                 self._remember(event.text)
                 self.promise = self.promise.after(event.text)
@@ -285,6 +367,10 @@ class _Conversation:
             self.unusable = f"the agent does not offer the {needed} tool, without which it cannot give a verdict"
             self.process.stop(self.kit.runner.interrupt())
 
+    def _require_price(self, model: str) -> None:
+        if self.request.allowance.dollars is not None and model and not self.estimate.knows(model):
+            self.kit.unpriced(model)
+
     def _turn_ended(self, turn: TurnEnded) -> None:
         self.denials.update({denial.id: denial for denial in turn.denials})
         if turn.origin or self.settled:  # a background task woke the agent: its cost counts, its answer is not ours
@@ -292,16 +378,24 @@ class _Conversation:
         self.turn = turn
         self.settled = True
         fault = correctable(turn, self.kit.runner.reply, promised=self.promise.made)
-        if fault is None or self.corrections >= MOST_CORRECTIONS or not self._correct(fault):
+        if self.plea and (fault is not None or interrupted(turn)):
+            plea, self.plea = self.plea, ""
+            goes_on = self._say(plea)
+            self.answering_call = self.calls + 1
+        elif fault is not None and self.corrections < MOST_CORRECTIONS:
+            goes_on = self._say(fault)
+            self.corrections += goes_on
+        else:
+            goes_on = False
+        if not goes_on:
             self.process.finish()
 
-    def _correct(self, fault: str) -> bool:
-        """Answer an invalid verdict; False if this agent cannot be talked to any more."""
-        answer = self.kit.runner.follow_up(self.request, self.session_id, fault)
+    def _say(self, text: str) -> bool:
+        """Say one more thing in this session; False if this agent cannot be talked to any more."""
+        answer = None if self.is_over else self.kit.runner.follow_up(self.request, self.session_id, text)
         if answer is None:
             return False
-        self.corrections += 1
-        self.unobserved.append(Text(Tag.PROMPT, fault))
+        self.unobserved.append(Text(Tag.PROMPT, text))
         self.turn = None
         if isinstance(answer, Launch):
             self.next_launch = answer

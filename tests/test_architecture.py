@@ -13,8 +13,8 @@ PACKAGE = Path(ralph.__file__).parent
 COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
-    "budget", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run", "runners",
-    "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
+    "allowance", "budget", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run",
+    "runners", "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON
@@ -24,10 +24,11 @@ LAYERS: dict[str, set[str]] = {
     "events": set(),
     "quantities": set(),
     # pure: no I/O, no clock
+    "allowance": {"budget"},
     "budget": set(),
     "digest": {"verdict"},
     "excerpt": set(),
-    "failures": {"verdict"},
+    "failures": {"budget", "verdict"},
     "goal": {"nearest"},
     "history": {"verdict"},
     "jsonline": set(),
@@ -36,7 +37,7 @@ LAYERS: dict[str, set[str]] = {
     "pricing": {"jsonline"},
     "dossier": {"excerpt", "run"},
     "run": {"budget", "history", "standstill", "steering", "summary", "verdict"},
-    "runners": {"budget", "jsonline", "verdict"},
+    "runners": {"allowance", "budget", "jsonline", "pricing", "verdict"},
     "sensitive": set(),
     "standing": set(),
     "standstill": set(),

@@ -1,6 +1,8 @@
 """Money, tokens, time and thinking: sums and limits."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ralph.budget import Limit, Limits, Meter, Reasoning, Spend, context_pct, thinking_budget
 from ralph.events import Usage
@@ -116,7 +118,44 @@ def test_an_estimate_gives_way_to_the_cost_that_the_agent_names() -> None:
     told = Usage(total_tokens=20, cost_usd=0.33)
     assert metered(guess, more).total == Spend(6.0, 20, costed=True, counted=True)
     assert metered(guess, more, told).total == Spend(0.33, 20, costed=True, counted=True)
-    assert metered(guess, told, more).total == Spend(0.33, 20, costed=True, counted=True)
-    assert metered(told, guess, Usage(cost_usd=0.5)).total == Spend(0.5, 20, costed=True, counted=True)
     assert metered(more, guess).total == Spend(6.0, 20, costed=True, counted=True), "nor does an estimate fall"
     assert metered(guess).next_session().metered(told).total == Spend(3.33, 30, costed=True, counted=True)
+
+
+def test_what_was_named_stands_and_an_estimate_of_the_rest_comes_on_top() -> None:
+    told = Usage(total_tokens=20, cost_usd=0.5)
+    since = Usage(total_tokens=30, cost_usd=0.7, cost_is_estimate=True)
+    again = Usage(total_tokens=30, cost_usd=0.6)
+    assert metered(told, since).total == Spend(0.7, 30, costed=True, counted=True)
+    assert metered(told, since, again).total == Spend(0.6, 30, costed=True, counted=True)
+    fallen = Usage(total_tokens=30, cost_usd=0.1)
+    assert metered(told, since, fallen).total.cost_usd == 0.5, "what was named never falls"
+
+
+USES = st.builds(
+    Usage,
+    prompt_tokens=st.none() | st.integers(0, 10**9),
+    completion_tokens=st.none() | st.integers(0, 10**9),
+    total_tokens=st.none() | st.integers(0, 10**9),
+    cost_usd=st.none() | st.floats(0, 1000),
+    cost_is_estimate=st.none() | st.just(True),
+)
+
+
+@given(st.lists(USES))
+def test_what_was_spent_never_falls_but_where_a_named_cost_replaces_an_estimate(told: list[Usage]) -> None:
+    meter = Meter(before=Spend(1.0, 100, costed=True, counted=True))
+    for usage in told:
+        after = meter.metered(usage)
+        assert after.total.tokens >= meter.total.tokens
+        assert after.named >= meter.named
+        assert after.session.cost_usd >= after.named
+        named = usage.cost_usd is not None and usage.cost_is_estimate is None
+        assert named or after.total.cost_usd >= meter.total.cost_usd
+        meter = after
+
+
+@given(st.lists(USES), st.data())
+def test_what_is_repeated_changes_nothing(told: list[Usage], data: st.DataObject) -> None:
+    repeated = [usage for usage in told for _ in range(data.draw(st.integers(1, 3)))]
+    assert metered(*repeated) == metered(*told)

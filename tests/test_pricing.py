@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ralph import pricing
 from ralph.events import Usage
@@ -22,6 +24,11 @@ from ralph.pricing import Tokens
         ("claude-haiku-5-5", Tokens(100_000), 0.01),
         ("claude-haiku-5-5", Tokens(99_000, cache_read=2000), 0.0496),
         ("claude-haiku-5-5", Tokens(200_000, 1000, 0, 0), 0.1025),
+        ("claude-haiku-5-5", Tokens(100_234, 567, 0, 4321, 890), 0.05264055),
+        ("claude-opus-5-5", Tokens(cache_write_1h=1000), 0.008),
+        ("claude-sonnet-4-5-20250929", Tokens(1234, 567, 890, 4321), 0.0168408),
+        ("claude-fable-5-1", Tokens(1234, 567, 0, 4321, 890), 0.05957025),
+        ("claude-3-5-haiku-20241022", Tokens(1234, 567, 890, 4321), 0.00449088),
     ],
 )
 def test_the_shipped_table_charges_what_claude_charges(model: str, tokens: Tokens, dollars: float) -> None:
@@ -73,6 +80,10 @@ TABLE = pricing.parse(
 )
 
 
+def estimate(model: str, *, by_message: bool = False) -> pricing.Estimate:
+    return pricing.Estimate(TABLE, model, by_message=by_message)
+
+
 @pytest.mark.parametrize(
     ("usage", "model", "dollars"),
     [
@@ -89,7 +100,7 @@ TABLE = pricing.parse(
     ],
 )
 def test_tokens_without_a_cost_are_charged_by_the_table(usage: Usage, model: str, dollars: float) -> None:
-    charged = pricing.priced(usage, TABLE, model)
+    charged = estimate(model)(usage)
     assert charged.cost_usd == pytest.approx(dollars)
     assert replace(charged, cost_usd=None, cost_is_estimate=None) == usage
 
@@ -106,7 +117,81 @@ def test_tokens_without_a_cost_are_charged_by_the_table(usage: Usage, model: str
     ids=["has a cost", "unknown model", "names another model", "only a sum", "no tokens"],
 )
 def test_what_has_a_cost_or_cannot_be_charged_stays_as_it_is(usage: Usage, model: str) -> None:
-    assert pricing.priced(usage, TABLE, model) == usage
+    assert estimate(model)(usage) == usage
+
+
+def test_a_cost_that_the_agent_names_stands_and_later_tokens_are_charged_on_top() -> None:
+    told = [
+        Usage(1_000_000, 0, model="plain"),
+        Usage(1_000_000, 100_000, model="plain"),
+        Usage(1_000_000, 100_000, model="plain", cost_usd=0.5),
+        Usage(3_000_000, 100_000, model="plain", cost_usd=0.5, cost_is_estimate=True),
+        Usage(3_000_000, 100_000, model="plain", cost_usd=0.75),
+        Usage(3_000_000, 200_000, model="plain", cost_usd=0.75, cost_is_estimate=True),
+    ]
+    charge = estimate("other")
+    charged = [charge(usage) for usage in told]
+    assert [usage.cost_usd for usage in charged] == pytest.approx([1.0, 1.3, 0.5, 2.5, 0.75, 1.05])
+    assert [usage.cost_is_estimate for usage in charged] == [True, True, None, True, None, True]
+
+
+def test_what_came_since_is_unknown_where_the_model_has_no_price() -> None:
+    charge = estimate("other")
+    assert charge(Usage(1000, 10, cost_usd=0.5)).cost_usd == 0.5
+    stale = Usage(2000, 20, cost_usd=0.5, cost_is_estimate=True)
+    assert charge(stale) == stale
+    assert not charge.knows("other")
+    assert charge.knows("plain-20250101")
+
+
+def test_each_message_is_charged_by_the_length_of_its_own_prompt_where_messages_are_told() -> None:
+    short, long = Usage(1000, 1, model="gpt-5.1"), Usage(3001, 1, model="gpt-5.1")
+    charge = estimate("", by_message=True)
+    assert charge(short).cost_usd == pytest.approx((1000 * 2 + 10) / 1e6)
+    assert charge(replace(short, completion_tokens=100)).cost_usd == pytest.approx((1000 * 2 + 1000) / 1e6)
+    first = (1000 * 2 + 1000) / 1e6
+    assert charge(replace(long, completion_tokens=100)).cost_usd == pytest.approx(first + 2001 * 100 / 1e6)
+    assert charge(replace(long, completion_tokens=200)).cost_usd == pytest.approx(first + 2101 * 100 / 1e6)
+
+
+def test_what_is_kept_for_an_hour_has_a_rate_of_its_own() -> None:
+    table = pricing.parse("[m]\ninput = 1\noutput = 1\ncache_write = 2\ncache_write_1h = 10")
+    charge = pricing.Estimate(table, "m", by_message=True)
+    usage = Usage(1_000_000, 0, cache_creation_tokens=600_000, cache_creation_1h_tokens=100_000)
+    assert charge(usage).cost_usd == pytest.approx(0.4 + 1.0 + 1.0)
+    assert TABLE.dollars("plain", Tokens(cache_write_1h=1_000_000)) == 1.0
+
+
+def test_a_table_that_stands_upon_another_counts_more() -> None:
+    below = pricing.parse("[m-20250101]\ninput = 1\noutput = 1\n[n]\ninput = 2\noutput = 2")
+    mine = pricing.Prices(pricing.parse("[m]\ninput = 7\noutput = 7").models, below)
+    assert mine.dollars("m-20250101", Tokens(1_000_000)) == 7.0
+    assert mine.dollars("n", Tokens(1_000_000)) == 2.0
+    assert mine.dollars("o", Tokens(1_000_000)) is None
+
+
+USES = st.builds(
+    Usage,
+    prompt_tokens=st.integers(0, 10**6),
+    completion_tokens=st.integers(0, 10**6),
+    model=st.sampled_from(["plain", "gpt-5.1", "other"]),
+    cost_usd=st.none() | st.floats(0, 100),
+    cost_is_estimate=st.none() | st.just(True),
+)
+
+
+@given(st.lists(USES), st.booleans())
+def test_an_estimate_is_never_below_what_the_agent_has_named(told: list[Usage], by_message: bool) -> None:
+    charge, named = estimate("plain", by_message=by_message), 0.0
+    for usage in told:
+        charged = charge(usage)
+        assert (charged.prompt_tokens, charged.completion_tokens) == (usage.prompt_tokens, usage.completion_tokens)
+        if usage.cost_usd is not None and usage.cost_is_estimate is None:
+            assert charged == usage
+            named = usage.cost_usd
+        elif charged != usage:
+            assert charged.cost_is_estimate is True
+            assert (charged.cost_usd or 0.0) >= named
 
 
 def test_what_is_cached_costs_as_input_unless_the_table_says_more() -> None:

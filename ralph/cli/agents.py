@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import plugins
+from ralph.allowance import NO_BOUNDS, Allowance
 from ralph.errors import BlockedError, UsageError
-from ralph.events import Usage
-from ralph.pricing import Prices, priced
+from ralph.pricing import Estimate, Prices, shipped
 from ralph.pricing import parse as parse_prices
 from ralph.runners import Request, Runner
 from ralph.settings import Mode, Settings
@@ -29,13 +29,13 @@ class ChosenAgent:
         """The model that answers, as people call it."""
         return self.runner.model(self.settings.model)
 
-    def price(self, usage: Usage) -> Usage:
-        """Fill in what a session's tokens cost by the user's own table."""
-        return priced(usage, self.prices, self.settings.model)
+    def estimate(self) -> Estimate:
+        """What tells the cost of one session while it runs."""
+        return estimate(self.prices, self.settings.model, self.runner.transcript)
 
-    def price_in(self, mode: Mode) -> Callable[[Usage], Usage]:
-        """The same for sessions of a mode, which may have a model of its own."""
-        return lambda usage: priced(usage, self.prices, mode.model or self.settings.model)
+    def estimate_in(self, mode: Mode) -> Estimate:
+        """The same for a session of a mode, which may have a model of its own."""
+        return estimate(self.prices, mode.model or self.settings.model, self.runner.transcript)
 
     def request(
         self,
@@ -47,6 +47,7 @@ class ChosenAgent:
         env: Mapping[str, str],
         folder: Path,
         read_only: bool = False,
+        allowance: Allowance = NO_BOUNDS,
     ) -> Request:
         """What a session is asked to be."""
         file = mode.system_prompt_file
@@ -60,6 +61,7 @@ class ChosenAgent:
             environment=env,
             folder=folder,
             read_only=read_only,
+            allowance=allowance,
         )
 
 
@@ -68,6 +70,23 @@ def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> Chosen
     runner = _find_runner(chosen, root, env)
     _refuse_bypass(chosen, env)
     return ChosenAgent(chosen, runner, plugins.find_transcript(runner.transcript), _read_prices(root))
+
+
+def estimate(prices: Prices, model: str, transcript: str) -> Estimate:
+    """What tells the cost of one session that this transcript reads, by the user's prices.
+
+    Only claude's tells each message by itself, and names a model whose list price ralph has brought along.
+    """
+    if transcript != "claude":
+        return Estimate(prices, model, by_message=False)
+    return Estimate(Prices(prices.models, below=shipped()), model, by_message=True)
+
+
+def unpriced_words(model: str) -> str:
+    return (
+        f"{model} has no price here: while a session works, limits on cost hold only by the agent's own budget, and"
+        " by what its results say (.ralph/pricing.toml can name a price)"
+    )
 
 
 def require_file(mode: Mode, name: str, root: Path) -> None:

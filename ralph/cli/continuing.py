@@ -7,11 +7,11 @@ from pathlib import Path
 from ralph import summaryfile
 from ralph.accounts import recall
 from ralph.budget import Spend
+from ralph.cli.agents import estimate
 from ralph.cli.prepare import Prepared
 from ralph.errors import BlockedError, UsageError
 from ralph.journal import Journal, Saved, mode_of
 from ralph.plugins import find_transcript
-from ralph.pricing import priced
 from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
@@ -152,6 +152,6 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
     return spend_in_log(
         log,
         transcript,
-        lambda usage: priced(usage, prepared.agent.prices, model),
+        estimate(prepared.agent.prices, model, name),
         lambda session_id: recall(account, session_id, log),
     )

@@ -66,9 +66,18 @@ def _unheld(agent: ChosenAgent) -> Lines:
     as_claude = own == "claude"
     in_words = own in ("claude", "codex") and runner.transcript != own  # it is made to print its last words only
     tells = agent.transcript().capabilities.supports_usage_events and not in_words
-    if (chosen.limits.cost_usd or chosen.limits.tokens) and not tells:
+    limits = chosen.limits
+    on_cost = limits.cost_usd or limits.iteration_cost_usd
+    on_use = on_cost or limits.tokens or limits.iteration_tokens
+    if on_use and not tells:
         yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
-    elif chosen.limits.cost_usd and not as_claude and agent.prices.price(chosen.model) is None:
+        yield "", "what ends it is time (--duration, --iteration-timeout) and --max-iterations"
+    elif on_use and runner.transcript == "codex":
+        yield (
+            "note",
+            "codex tells its use at the end of a turn: limits on cost and tokens hold from one turn to the next",
+        )
+    if on_cost and tells and not as_claude and agent.prices.price(chosen.model) is None:
         model = chosen.model or "its model"
         yield "note", f"--max-cost holds only if the agent tells its cost, or .ralph/pricing.toml a price for {model}"
     if chosen.worker.system_prompt_file and not as_claude:
@@ -137,6 +146,8 @@ def _limits(prepared: Prepared) -> str:
         format_duration(limits.duration) if limits.duration else "",
         format_money(limits.cost_usd) if limits.cost_usd else "",
         f"{limits.tokens:,} tokens" if limits.tokens else "",
+        f"{format_money(limits.iteration_cost_usd)} a session" if limits.iteration_cost_usd else "",
+        f"{limits.iteration_tokens:,} tokens a session" if limits.iteration_tokens else "",
     ]
     return " · ".join(filter(None, said)) or "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ralph import footprint, gitrepo, protected, summaryfile
+from ralph.allowance import Allowance, allowance
 from ralph.check import CheckReport, require_program, run_check
 from ralph.cli.continuing import SUMMARIZER, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
@@ -325,7 +326,7 @@ class Pursuit:
         agent = self.prepared.agent
         session = self.stage.session_kit(agent, recorder, self.prepared.env)
         return CondensingKit(
-            session=replace(session, price=agent.price_in(self.settings.summarizer)),
+            session=replace(session, estimate=lambda: agent.estimate_in(self.settings.summarizer)),
             rhythm=self.settings.rhythm,
             request=self._summarizer_request,
             open_logs=lambda run: self._open_logs(run, SUMMARIZER),
@@ -350,6 +351,7 @@ class Pursuit:
             env=self._child_environment(run.finished),
             folder=self.journal.directory,
             read_only=True,
+            allowance=self._allowance(run),
         )
 
     def _store_summary(self, run: Run, summary: Summary) -> None:
@@ -367,10 +369,20 @@ class Pursuit:
             verbatim=self.settings.rhythm.verbatim,
             shrunk=shrunk,
         )
-        env = self._child_environment(run.iteration)
         return self.prepared.agent.request(
-            prompt, session_id, self.settings.worker, root=self.repo.root, env=env, folder=self.journal.directory
+            prompt,
+            session_id,
+            self.settings.worker,
+            root=self.repo.root,
+            env=self._child_environment(run.iteration),
+            folder=self.journal.directory,
+            allowance=self._allowance(run),
         )
+
+    def _allowance(self, run: Run) -> Allowance:
+        """What of the limits is left for a session that begins now."""
+        timeout = self.settings.iteration_timeout
+        return allowance(self.settings.limits, spent=run.spend, elapsed=self.stage.seconds, timeout=timeout)
 
     def _open_logs(self, run: Run, mode: str = "worker") -> LogFiles:
         number = run.iteration if mode == "worker" else run.finished

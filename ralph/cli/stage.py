@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ralph.accounts import recall
 from ralph.budget import Spend
-from ralph.cli.agents import ChosenAgent
+from ralph.cli.agents import ChosenAgent, unpriced_words
 from ralph.errors import DiskError, UsageError
+from ralph.events import Tag, Text
 from ralph.files import replace_file
 from ralph.journal import Journal
 from ralph.patience import Nap, Patience
@@ -54,10 +55,18 @@ class Stage:
 
     def session_kit(self, agent: ChosenAgent, recorder: Recorder, env: Mapping[str, str]) -> SessionKit:
         account = account_of(agent.settings.agent, agent.runner.transcript, env)
+        told: set[str] = set()
+
+        def unpriced(model: str) -> None:
+            if model not in told:
+                told.add(model)
+                recorder(Text(Tag.SYS, unpriced_words(model)))
+
         return SessionKit(
             runner=agent.runner,
             transcript=agent.transcript,
-            price=agent.price,
+            estimate=agent.estimate,
+            unpriced=unpriced,
             start=self._start,
             recall=lambda session_id, logs: recall(account, session_id, logs.stdout),
             observe=recorder,

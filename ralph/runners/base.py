@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ralph.allowance import NO_BOUNDS, Allowance
 from ralph.budget import Reasoning
 from ralph.errors import UsageError
 from ralph.runners.options import AgentOptions
@@ -28,6 +29,7 @@ class Request:
     folder: Path
     """Where files for the agent may be put; not in the repository."""
     read_only: bool = False
+    allowance: Allowance = NO_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)

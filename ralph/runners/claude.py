@@ -1,7 +1,7 @@
 """Claude Code: fresh `-p` sessions over stream-json, with stdin held open for corrections."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ralph import jsonline
@@ -32,6 +32,10 @@ def find_claude(options: AgentOptions, env: Mapping[str, str]) -> "ClaudeRunner"
     return ClaudeRunner((found,), options.claude, own_or_words(options, OWN_TRANSCRIPT))
 
 
+def _always(_model: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class ClaudeRunner:
     """An agent with claude's command line: what starts it, and how the user wants it run.
@@ -45,6 +49,8 @@ class ClaudeRunner:
     own_model: str = ""
     """The only model it has, whatever is asked for."""
     notice: str = ""
+    keeps_to_money: Callable[[str], bool] = _always
+    """Whether it can be told a budget for this model."""
 
     @property
     def path(self) -> str:
@@ -78,6 +84,7 @@ class ClaudeRunner:
         if not self.options.project_settings:
             # An untrusted repository's hooks and MCP servers run even with -p (2.1.197); this drops them.
             argv += ["--setting-sources", "user", "--strict-mcp-config"]
+        argv += self._budget(request)
         if request.system_prompt_file:
             argv += ["--append-system-prompt-file", request.system_prompt_file]
         argv += self.options.extra_args
@@ -85,6 +92,19 @@ class ClaudeRunner:
         if self.reply == Reply.TOOL:
             return Launch(tuple(argv), environment, user_message(request.prompt))
         return Launch(tuple(argv), environment, request.prompt.encode("utf-8", "replace"), listens=False)
+
+    def _budget(self, request: Request) -> list[str]:
+        """What makes the agent keep to its allowance, and tell its use while it works."""
+        allowance, model = request.allowance, self.own_model or request.model
+        argv: list[str] = []
+        if allowance.counts and self.reply == Reply.TOOL:
+            # Without them the final output tokens of a message are known only from the result (2.1.197, 2.1.325). They
+            # multiply the stream, so only those who have a limit pay for them.
+            argv.append("--include-partial-messages")
+        if allowance.dollars is not None and self.keeps_to_money(model):
+            # Looked at after each call, before its tools run (2.1.325): ralph's own stop may come a call too late.
+            argv += ["--max-budget-usd", f"{allowance.dollars:.6f}"]
+        return argv
 
     def _environment(self, request: Request) -> dict[str, str]:
         environment = without_nesting(request.environment)

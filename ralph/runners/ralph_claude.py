@@ -6,11 +6,14 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from ralph import jsonline
+from ralph import jsonline, pricing
 from ralph.errors import BlockedError, UsageError
 from ralph.runners.base import own_or_words
 from ralph.runners.claude import OWN_TRANSCRIPT, ClaudeRunner
 from ralph.runners.options import AgentOptions
+
+FAMILIES = ("haiku", "sonnet", "opus", "fable")
+"""Short names of models, each of which stands for one with a price."""
 
 # -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
 _COMMAND = (sys.executable, "-P", "-m", "ralph.agent")
@@ -27,7 +30,14 @@ def find_ralph_claude(options: AgentOptions, _env: Mapping[str, str]) -> ClaudeR
             "in a clone of ralph: pip install '.[models]'; or take another agent: --agent claude",
         )
     own = replace(options.claude, auth="api-key")
-    return ClaudeRunner(_COMMAND, own, own_or_words(options, OWN_TRANSCRIPT))
+    return ClaudeRunner(_COMMAND, own, own_or_words(options, OWN_TRANSCRIPT), keeps_to_money=_has_price)
+
+
+def _has_price(model: str) -> bool:
+    """Tell whether it will take a budget: it refuses one for a model of which it does not know what it costs."""
+    if model.startswith("scripted:") or model.removesuffix("[1m]") in FAMILIES:
+        return True
+    return pricing.shipped().price(model) is not None
 
 
 def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:

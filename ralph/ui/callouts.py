@@ -31,7 +31,8 @@ def actions(digest: Digest) -> str:
 def report(usage: Usage) -> str:
     """Tokens, dollars and context, as far as they were told."""
     context = "" if usage.context_pct is None else f"context {usage.context_pct:.0f} %"
-    cost = "" if usage.cost_usd is None else format_money(usage.cost_usd)
+    estimate = " (estimate)" if usage.cost_is_estimate is True else ""
+    cost = "" if usage.cost_usd is None else f"{format_money(usage.cost_usd)}{estimate}"
     return " · ".join(filter(None, [_tokens(usage), cost, context]))
 
 

@@ -145,6 +145,8 @@ class Console:
                 return _labelled(
                     "retry", f"the API answered {event.status or 'nothing'}; the agent tries again ({event.attempt})"
                 )
+            case TurnEnded(terminal_reason="aborted_tools" | "aborted_streaming"):
+                return []  # we interrupted it, and said so
             case TurnEnded():
                 return _labelled("error", one_line(event.text or event.subtype, 300)) if event.is_error else []
             case SessionEnded():

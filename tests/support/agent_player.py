@@ -50,6 +50,7 @@ class Player:
     def __init__(self, script: Event, session: list[list[Step]], options: dict[str, str], log: Log) -> None:
         tools = {tool for tool in options.get("--tools", "Bash,Edit,Glob,Grep,Read,Skill,Write").split(",") if tool}
         self.has_schema = "--json-schema" in options
+        self.in_pieces = "--include-partial-messages" in options
         tools = tools | {"StructuredOutput"} if self.has_schema else tools - {"StructuredOutput"}
         bypass = "--dangerously-skip-permissions" in options
         self.events = Events(
@@ -115,19 +116,36 @@ class Player:
 
     def block(self, block: Event) -> None:
         """Print one block; the first of a message is where the message is paid for."""
+        tokens = {name: count for name, count in usage_of(self.tokens).items() if name.endswith("_tokens")}
+        if self.in_pieces:
+            tokens["output_tokens"] = 1  # as the message begins; its end tells the rest
         if not self.turn.message_id:
             self.turn.message_id = f"msg_{uuid4()[:8]}"
             self.account.spend(self.tokens, self.cost)
             self.log.note("message", tokens=self.tokens, cost=self.cost)
-        tokens = {name: count for name, count in usage_of(self.tokens).items() if name.endswith("_tokens")}
+            message = {"id": self.turn.message_id, "model": self.events.model, "content": [], "usage": tokens}
+            self.piece("message_start", message=message)
         print_event(self.events.assistant(self.turn.message_id, block, tokens))
 
     def call(self, tool: str, arguments: Event) -> str:
         """Print the tool call that completes the message; return its id."""
         self.turn.tool_id = f"toolu_{uuid4()[:8]}"
         self.block({"type": "tool_use", "id": self.turn.tool_id, "name": tool, "input": arguments})
-        self.turn.message_id = ""
+        self.end_message()
         return self.turn.tool_id
+
+    def piece(self, kind: str, **fields: object) -> None:
+        """One of the events of which a message consists, where they are asked for."""
+        if self.in_pieces:
+            stamp = {"session_id": self.events.session_id, "parent_tool_use_id": None, "uuid": uuid4()}
+            event = {"type": kind, **fields}
+            print_event({"type": "stream_event", "event": event, **stamp, "api_message_id": self.turn.message_id})
+
+    def end_message(self) -> None:
+        if self.turn.message_id:
+            self.piece("message_delta", usage={"output_tokens": self.tokens["output"]})
+            self.piece("message_stop")
+        self.turn.message_id = ""
 
     def hear(self, event: Event) -> None:
         """Print what the model is told next."""
@@ -232,7 +250,7 @@ class Player:
     def end_with_words(self) -> None:
         """End as claude does when the model only talks: it asks once more for the structured output, then gives up."""
         if self.has_schema:
-            self.turn.message_id = ""
+            self.end_message()
             self.hear(self.events.user_text(NUDGE, synthetic=True))
             self.play_say(self.turn.last_text)
         self.succeed(self.turn.last_text, "end_turn")
@@ -269,6 +287,7 @@ class Player:
         )
 
     def succeed(self, text: str, stop_reason: str, **more: object) -> None:
+        self.end_message()
         self.result(
             subtype="success",
             is_error=False,

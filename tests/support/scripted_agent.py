@@ -1,9 +1,9 @@
 """A stand-in for `claude` that plays a script: fast, and faithful to what the real one prints and how it ends.
 
 `scripted_agent(directory, sessions)` writes an executable; the n-th start of it plays the n-th session, and the last
-session repeats. A session is a list of turns, one for each message it is sent, of which the last repeats; a session
-of one turn may be given as that turn, a list of steps. A turn with no step that ends it ends as claude does when the
-model only talks. Steps after one that ends the turn are played after its result.
+session repeats. A session is a list of turns, one for each message it is sent (also after an interruption), of which
+the last repeats; a session of one turn may be given as that turn, a list of steps. A turn with no step that ends it
+ends as claude does when the model only talks. Steps after one that ends the turn are played after its result.
 
 A start as a summarizer, with the model haiku and no tool that changes anything, plays the next of `summarizer` instead,
 which are sessions of their own; it is none of the others.

@@ -1,0 +1,222 @@
+"""Budgets hold while a session works: with the real Claude Code, and with `ralph-claude` in its place.
+
+The scripted model's own ledger is the judge: what it served, at list price, exceeds no limit by more than one call.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ralph import pricing
+from tests.support import tools
+from tests.support.api_replies import Reply, Say, text, tool
+from tests.support.git_repos import commits
+from tests.support.goals import result, write_goal
+from tests.support.messages_api import Ledger, MessagesApi, ServeMessages
+from tests.support.ralph_process import Finished, Ralph
+from tests.support.real_claude import claude_env
+from tests.support.tokens import Tokens
+from tests.support.waiting import wait_until
+
+ClaudeRun = Callable[..., Finished]
+
+USAGE = Tokens(input=1000, output=500, cache_creation=300, cache_read=200)
+LITTLE = Tokens(input=100, output=20)
+ONE_CALL = 0.00777
+"""Dollars for one of these at the list price of the model that `sonnet` stands for; a test compares it."""
+
+PLEA = "You have used 90 % of this session's budget"
+
+
+def dollars(ledger: Ledger) -> float:
+    """What was served, at list price: asked of the table for each message by itself."""
+    served = [(one.request["model"], one.usage) for one in ledger]
+    return sum(
+        pricing.shipped().dollars(model, pricing.Tokens(use.input, use.output, use.cache_creation, use.cache_read)) or 0
+        for model, use in served
+    )
+
+
+def summary(words: str, usage: Tokens = USAGE) -> Say:
+    return Say(tool("StructuredOutput", summary=words), usage=usage)
+
+
+def work() -> Say:
+    return Say(text("On I go."), tool("Bash", command="sleep 0.2 && echo on", description="go on"), usage=USAGE)
+
+
+def told_to_wrap_up(request: dict[str, Any]) -> bool:
+    return PLEA in json.dumps(request["messages"])
+
+
+def obedient(number: int, request: dict[str, Any]) -> Reply:
+    return summary("Wrapped up.", LITTLE) if told_to_wrap_up(request) else work()
+
+
+def deaf(number: int, request: dict[str, Any]) -> Reply:
+    return work()
+
+
+@pytest.fixture(params=["claude", "ralph-claude"])
+def run_claude(request: pytest.FixtureRequest, ralph: Ralph, repo: Path, bin_dir: Path, world: Path) -> ClaudeRun:
+    ours = Path(sys.executable).with_name("ralph-claude")
+    (bin_dir / "claude").symlink_to(ours if request.param == "ralph-claude" else tools.find("claude"))
+    write_goal(repo)
+
+    def run(api: MessagesApi, *args: str, **env: str) -> Finished:
+        whole = claude_env(world / "home", api.url) | {"PATH": ralph.env["PATH"]} | env
+        return ralph("run", "goal.md", "--json", *args, env=whole, timeout=120)
+
+    return run
+
+
+def ends(done: Finished) -> list[str]:
+    return [event["end"] for event in done.events_of("session_ended")]
+
+
+def notes(done: Finished) -> list[str]:
+    return [event["text"] for event in done.events_of("text") if event["tag"] == "SYS"]
+
+
+def test_a_call_costs_what_the_tests_take_it_for() -> None:
+    tokens = pricing.Tokens(USAGE.input, USAGE.output, USAGE.cache_creation, USAGE.cache_read)
+    assert pricing.shipped().dollars("claude-sonnet-5-5", tokens) == pytest.approx(ONE_CALL)
+
+
+@pytest.mark.parametrize(
+    ("limit", "calls"),
+    [(["--max-cost", f"{10.5 * ONE_CALL:.6f}"], 11), (["--max-tokens", str(int(10.5 * USAGE.total))], 11)],
+    ids=["cost", "tokens"],
+)
+def test_at_nine_tenths_the_agent_is_told_to_wrap_up_and_its_answer_counts(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str], calls: int
+) -> None:
+    api = messages_api(obedient)
+
+    done = run_claude(api, *limit, "--max-iterations", "1")
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert ends(done) == ["ok"]
+    assert commits(repo)[-1].body.startswith("Wrapped up.")
+    pleas = [told_to_wrap_up(served.request) for served in api.ledger.main]
+    assert pleas == [False] * (calls - 1) + [True], "told after the call that brought it to 90 %, and then one call"
+    assert sum(PLEA in words for words in api.ledger.main[-1].user_texts) == 1
+    found = result(repo)
+    assert found["reason"] == "limit reached: --max-iterations"
+    assert found["tokens"] == api.ledger.tokens.total
+    assert found["cost_usd"] == pytest.approx(dollars(api.ledger))
+
+
+@pytest.mark.parametrize("limited", ["cost", "tokens"])
+@pytest.mark.parametrize("headroom", [0.1, 0.95])
+def test_an_agent_that_will_not_wrap_up_is_stopped_within_one_call(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limited: str, headroom: float
+) -> None:
+    """Wherever in a call the limit lies."""
+    api = messages_api(deaf)
+    cost, tokens = (12 + headroom) * ONE_CALL, int((12 + headroom) * USAGE.total)
+
+    done = run_claude(api, *(["--max-cost", f"{cost:.6f}"] if limited == "cost" else ["--max-tokens", str(tokens)]))
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert ends(done) == ["budget"]
+    assert result(repo)["reason"] == f"limit reached: --max-{limited}"
+    assert any(told_to_wrap_up(served.request) for served in api.ledger.main)
+    assert dollars(api.ledger) <= cost + ONE_CALL
+    assert api.ledger.tokens.total <= tokens + USAGE.total
+    assert commits(repo)[-1].subject == "start"
+    assert not any("failures in a row" in note for note in notes(done)), "a limit of the run is no failure"
+
+
+def test_the_rest_of_the_money_goes_to_the_agent_and_limits_hold_over_sessions_and_corrections(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
+) -> None:
+    """Each session works twice, then talks where it should answer, is corrected, and answers; and so on."""
+    turn = {0: work, 1: work, 2: lambda: Say("All well.", usage=USAGE), 3: lambda: Say("Very well.", usage=USAGE)}
+
+    def model(number: int, request: dict[str, Any]) -> Reply:
+        return turn.get((number - 1) % 5, lambda: summary("One step."))()
+
+    cost = 13.3 * ONE_CALL
+    api = messages_api(model)
+
+    done = run_claude(api, "--max-cost", f"{cost:.6f}")
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert ends(done)[:2] == ["ok", "ok"]
+    assert result(repo)["reason"] == "limit reached: --max-cost"
+    assert cost <= dollars(api.ledger) <= cost + ONE_CALL
+    assert result(repo)["cost_usd"] == pytest.approx(dollars(api.ledger))
+
+
+def test_a_limit_of_one_session_is_a_failure_and_the_next_one_begins(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
+) -> None:
+    api = messages_api(deaf)
+
+    done = run_claude(api, "--max-iterations", "2", RALPH_MAX_ITERATION_COST=f"{3.5 * ONE_CALL:.6f}")
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert ends(done) == ["budget", "budget"]
+    assert [event["reason"] for event in done.events_of("session_ended")] == [
+        "max_iteration_cost $0.0272 is used up"
+    ] * 2
+    assert result(repo)["reason"] == "limit reached: --max-iterations"
+    assert len(api.ledger.main) == 8
+
+
+def test_time_is_told_and_then_ends_the_session(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
+    long = Say(tool("Bash", command="for i in $(seq 600); do sleep 0.1; done", description="wait"), usage=USAGE)
+    api = messages_api(lambda number, request: summary("Wrapped up.") if told_to_wrap_up(request) else long)
+
+    done = run_claude(api, "--max-iterations", "1", "--duration", "9s")
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert ends(done) == ["ok"]
+    assert commits(repo)[-1].body.startswith("Wrapped up.")
+
+
+def test_a_model_without_a_price_is_said_once_and_held_by_its_agents_own_budget(
+    repo: Path, request: pytest.FixtureRequest, run_claude: ClaudeRun, messages_api: ServeMessages
+) -> None:
+    """2.1.325 charges one that it does not know like another; ralph-claude names no cost, and iterations rule."""
+    api = messages_api(lambda number, request: work() if number % 3 else summary("One step."))
+
+    ours = "ralph-claude" in request.node.name
+    agent = ["--agent", "ralph-claude"] if ours else []
+
+    done = run_claude(api, "--max-cost", "0.05", "--max-iterations", "3", "--model", "claude-nonesuch-9", *agent)
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert sum("claude-nonesuch-9 has no price here" in note for note in notes(done)) == 1
+    assert result(repo)["reason"] == f"limit reached: {'--max-iterations' if ours else '--max-cost'}"
+
+
+def test_what_a_session_had_spent_when_ralph_was_killed_counts_by_its_price(
+    repo: Path, ralph: Ralph, run_claude: ClaudeRun, messages_api: ServeMessages, world: Path
+) -> None:
+    hang = Say(tool("Bash", command="for i in $(seq 600); do sleep 0.1; done", description="wait"), usage=USAGE)
+    api = messages_api(lambda number, request: work() if number < 4 else hang)
+    env = claude_env(world / "home", api.url) | {"PATH": ralph.env["PATH"]}
+    with ralph.start("run", "goal.md", "--json", "--max-cost", "1", env=env) as running:
+        running.wait_for("tool_start", 4)
+        wait_until(lambda: spent_so_far(running.events) >= 4 * USAGE.total, "the use of the fourth call")
+        running.send(signal.SIGKILL)
+        running.wait()
+
+    done = run_claude(api, "--max-cost", f"{3.9 * ONE_CALL:.6f}")
+
+    assert done.exit_code == 4, done.stdout + done.stderr
+    assert result(repo)["cost_usd"] == pytest.approx(4 * ONE_CALL)
+    assert len(api.ledger.main) == 4, "no session was held"
+
+
+def spent_so_far(events: list[dict[str, Any]]) -> int:
+    return max((event["usage"]["total_tokens"] for event in events if event["type"] == "usage"), default=0)
