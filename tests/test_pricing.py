@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph import pricing
+from ralph.agent.models.catalogue import ALIASES
 from ralph.events import Usage
 from ralph.pricing import Tokens
+from ralph.runners.ralph_claude import FAMILIES
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,12 @@ from ralph.pricing import Tokens
 )
 def test_the_shipped_table_charges_what_claude_charges(model: str, tokens: Tokens, dollars: float) -> None:
     assert pricing.shipped().dollars(model, tokens) == pytest.approx(dollars)
+
+
+def test_every_short_name_stands_for_a_model_with_a_price() -> None:
+    """ralph-claude refuses a budget for a model without one, and ralph must know when."""
+    assert set(FAMILIES) == set(ALIASES)
+    assert all(pricing.shipped().price(model) for model in ALIASES.values())
 
 
 def test_an_unknown_model_has_no_price() -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import environ, gitrepo, jsonline, protected, settings
+from ralph.allowance import allowance
+from ralph.budget import Spend
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.errors import BlockedError, RepoError, UsageError
@@ -194,8 +196,10 @@ def dry_run(asked: Asked) -> None:
     check = _find_check(asked, root, chosen) if root.is_dir() else None
     prompt = _first_prompt(asked.goal, root, check, agent)
     folder = asked.ralph_dir / "runs" / "…"
+    given = allowance(chosen.limits, spent=Spend(), elapsed=0.0, timeout=chosen.iteration_timeout)
+    nobody = str(uuid.UUID(int=0))
     launch = runner.launch(
-        agent.request(prompt, str(uuid.UUID(int=0)), chosen.worker, root=root, env=env, folder=folder)
+        agent.request(prompt, nobody, chosen.worker, root=root, env=env, folder=folder, allowance=given)
     )
     changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
     if asked.flags.json:

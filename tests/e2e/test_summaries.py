@@ -199,10 +199,12 @@ def test_a_run_that_is_killed_has_the_same_prompts(
     assert done.exit_code == 4, done.stdout + done.stderr
     assert told(agent) == unbroken(tmp_path / "other", ralph)
     assert len(agent.heard_as_summarizer) == (2 if when == "in a worker" else 3)
-    if number == signal.SIGINT:  # who is killed with -9 cannot ask the agent what it has spent
-        assert result(repo)["cost_usd"] == pytest.approx(agent.total_cost)
+    reported = sum(map(reported_cost, raw_logs(repo)))
+    if number == signal.SIGINT:
+        assert result(repo)["cost_usd"] == pytest.approx(agent.total_cost) == pytest.approx(reported)
         assert_apart(repo, done, agent)
-    assert result(repo)["cost_usd"] == pytest.approx(sum(map(reported_cost, raw_logs(repo))))
+    else:  # who is killed with -9 cannot ask the agent what it has spent: the message counts by its list price
+        assert reported < result(repo)["cost_usd"] < reported + 0.003
 
 
 def reported_cost(log: Path) -> float:

@@ -10,7 +10,7 @@ from tests.support import any_agent
 from tests.support.git_repos import commits
 from tests.support.goals import result, write_goal
 from tests.support.ralph_process import Finished, Ralph
-from tests.support.scripted_agent import ClaudeScript, Step, answer, hang, ignore_signals, run, summary
+from tests.support.scripted_agent import ClaudeScript, Step, answer, hang, ignore_signals, pause, run, say, summary
 from tests.support.scripted_agent import exit as exit_with
 from tests.support.tokens import ONE_MESSAGE
 
@@ -67,7 +67,7 @@ def test_a_turn_that_ends_by_itself_is_not_wrapped_up(ralph: Ralph, claude_scrip
 def test_the_call_that_answers_may_go_beyond_the_limit_but_no_other(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
-    claude_script([at_work(50), [summary("Wrapped up.")]])
+    claude_script([at_work(50), [say("I stop, and say how it stands:"), pause(1), summary("Wrapped up.")]])
 
     done = ralph("run", "goal.md", "--json", "--max-tokens", str(int(5.5 * ONE)))
 
@@ -149,3 +149,9 @@ def test_an_estimate_is_shown_as_one(ralph: Ralph, claude_script: ClaudeScript) 
 
     assert done.exit_code == 4, done
     assert "(estimate)" in done.stdout
+
+
+def test_a_dry_run_shows_what_the_agent_would_be_given(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([summary("DONE")])
+    shown = ralph("run", "goal.md", "--dry-run", "--max-cost", "0.5").stdout
+    assert "--include-partial-messages --max-budget-usd 0.500000" in shown

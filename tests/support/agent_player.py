@@ -341,6 +341,11 @@ class Player:
         stamp = {"uuid": uuid4(), "session_id": self.events.session_id}
         print_event({"type": "rate_limit_event", "rate_limit_info": info, **stamp})
 
+    def play_pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.inbox.wait(left)
+
     def play_hang(self) -> None:
         while True:
             self.inbox.wait(None)

@@ -120,6 +120,11 @@ def stderr(text: str) -> Step:
     return _step("stderr", text=text)
 
 
+def pause(seconds: float) -> Step:
+    """Take so long over the message in progress, if there is one; an interrupt or a signal ends it."""
+    return _step("pause", seconds=seconds)
+
+
 def hang() -> Step:
     """Do nothing for ever; an interrupt or a signal still ends it."""
     return _step("hang")
