@@ -59,5 +59,5 @@ def dossier(run: Run, reason: str, facts: Facts) -> str:
     else:
         on = "on the last iteration" if run.check is not None else "on an earlier iteration"
         lines += [f"`{facts.check}`, {on}, said:", "", fenced(facts.check_output), ""]
-    lines += ["## What changed in all", "", fenced(facts.changes or "nothing"), ""]
+    lines += ["## What changed in all", "", fenced(facts.changes or "nothing that was committed"), ""]
     return "\n".join(lines)

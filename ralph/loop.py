@@ -117,9 +117,10 @@ def pursue(run: Run, kit: Kit) -> RunResult:
             case Finished(answer, blocked):
                 tries, run = Tries(), _finish_iteration(run, answer, notes, kit)
                 if (claim := run.unchecked_claim) is not None:
-                    run = _guided(_prove(run, claim, kit), kit)
-                    if result := _done(run, kit):
-                        return result
+                    run = _prove(run, claim, kit)
+                run = _guided(_acknowledged(run, answer, kit), kit)
+                if claim is not None and (result := _done(run, kit)):
+                    return result
                 if blocked is not None:
                     return RunResult(run, 6, f"blocked: {blocked.reason}", proven=False, hint=blocked.hint)
                 run = _take_stock(run, answer, kit)
@@ -225,7 +226,6 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> R
     iteration = Iteration(number, timestamp(kit.patience.now()), answer.summary, committed.sha, answer.verdict)
     kit.record(iteration)
     run = run.after(iteration).noted(*notes)
-    run, receipts = _with_receipts(run, answer)
     kit.save(run)
     for path in committed.left_out:
         kit.observe(Text(Tag.SYS, f"left out of the commit, since it looks like a secret: {path}"))
@@ -234,18 +234,22 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> R
     meter = kit.meter()
     cost = meter.session.cost_usd if meter.session.costed else None
     kit.observe(IterationEnded(number, answer.verdict, committed.sha, cost, meter.context_pct, answer.summary))
-    for receipt in receipts:
-        kit.observe(receipt)
     return run
 
 
-def _with_receipts(run: Run, answer: Answer) -> tuple[Run, list[Guided]]:
+def _acknowledged(run: Run, answer: Answer, kit: Kit) -> Run:
     """See which guidance the summary acknowledges, as it was asked to; the rest is told again, a few times."""
+    if not run.guidance:
+        return run
     told = [guidance.told_once_more() for guidance in run.guidance]
-    # A DONE in one word has no room for a receipt; who claims it knew what was asked.
-    receipts = [(item, item.receipt_in(answer.summary, done=answer.verdict is Verdict.DONE)) for item in told]
-    left = tuple(item for item, receipt in receipts if receipt is Receipt.MISSING)
-    return run.with_guidance(left), [Guided(item.number, item.text, receipt) for item, receipt in receipts]
+    # A DONE in one word has no room for a receipt: if it holds, who claimed it knew what was asked.
+    done = answer.verdict is Verdict.DONE and (run.check is None or run.check.passed)
+    receipts = [(item, item.receipt_in(answer.summary, done=done)) for item in told]
+    for item, receipt in receipts:
+        kit.observe(Guided(item.number, item.text, receipt))
+    run = run.with_guidance(tuple(item for item, receipt in receipts if receipt is Receipt.MISSING))
+    kit.save(run)
+    return run
 
 
 def _take_stock(run: Run, answer: Answer, kit: Kit) -> Run:

@@ -14,17 +14,26 @@ _FILE = "steering.jsonl"
 class Mailbox:
     """The words to one run; nothing is ever taken out."""
 
-    def __init__(self, directory: Path, heard: int = 0) -> None:
-        """Read what comes after the first `heard` words."""
+    def __init__(self, directory: Path, heard: int = 0, stale: int = 0) -> None:
+        """Read what comes after the first `heard` words; of the first `stale` only what is told."""
         self._path = directory / _FILE
         self._heard = heard
+        self._stale = stale
         self._read = 0
+
+    @property
+    def size(self) -> int:
+        """How many words are in it."""
+        try:
+            return self._path.read_bytes().count(b"\n")
+        except OSError:
+            return 0
 
     def post(self, act: Act, text: str, at: str) -> int:
         """Append a word; return its number."""
         with open_to_append(self._path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # of two commands at once each gets a number of its own
-            number = self._path.read_bytes().count(b"\n") + 1
+            number = self.size + 1
             append_line(file, jsonline.encode_line({"number": number, "at": at, "act": act, "text": text}))
         return number
 
@@ -42,7 +51,7 @@ class Mailbox:
         lines = whole.split(b"\n")[:-1]
         words = [_word(number, line) for number, line in enumerate(lines, 1) if number > self._heard]
         self._heard = max(self._heard, len(lines))
-        return [word for word in words if word is not None]
+        return [word for word in words if word and (word.act is Act.TELL or word.number > self._stale)]
 
 
 def _word(number: int, line: bytes) -> Word | None:

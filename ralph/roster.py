@@ -1,6 +1,6 @@
 """The runs that this machine knows of: which are live, and which one the user means."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ class Entry:
     """A run and its directory; `pid` is None when nobody is at it."""
 
     goal: str
+    goal_path: str
     directory: Path
     pid: int | None
     repo: str
@@ -28,8 +29,7 @@ class Entry:
         return self.pid is not None
 
     def __str__(self) -> str:
-        at = f", process {self.pid}" if self.is_live else ", not live"
-        return f"{self.goal} ({self.repo or self.directory}{at})"
+        return f"{self.goal} ({self.goal_path}, {f'process {self.pid}' if self.is_live else 'not live'})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +50,49 @@ class Roster:
 
     def find_live(self, asked: str | None) -> Entry:
         """The live run that the user means; refuse if that is none or several."""
-        found = [entry for entry in self.live() if asked is None or entry.goal == _name(asked)]
-        if not found and asked is not None:
-            others = [entry for entry in self._all() if entry.goal == _name(asked)]
-            why = "it is not under way" if others else "there is none"
-            raise UsageError(f"no live run of {asked}: {why}", _listed("live are", self.live()) or "none is live")
-        return self._one_of(found, "no run is live", "start one: ralph run GOAL.md")
+        if asked is None:
+            return _one_of(self.live(), "no run is live", "start one: ralph run GOAL.md")
+        meant = self._meant(asked)
+        live = [entry for entry in meant if entry.is_live]
+        others = _listed("live are", self.live()) or "none is live"
+        why = "it is not under way" if meant else "there is none"
+        return _one_of(live, f"no live run of {asked}: {why}", others)
 
     def find(self, asked: str | None) -> Entry:
         """The run that the user means, live or not; without a name a live one."""
         if asked is None:
             return self.find_live(None)
-        found = [entry for entry in self._all() if entry.goal == _name(asked)]
-        live = [entry for entry in found if entry.is_live]
-        return self._one_of(live or found, f"there is no run of {asked}", f"start one: ralph run {asked}")
+        meant = self._meant(asked)
+        live = [entry for entry in meant if entry.is_live]
+        return _one_of(live or meant, f"there is no run of {asked}", f"start one: ralph run {asked}")
+
+    def _meant(self, asked: str) -> list[Entry]:
+        """The runs that the user may mean: by a goal's file that one, by its name those of the repository around him.
+
+        Only where that has none of the name are those elsewhere meant.
+        """
+        path = Path(asked)
+        if path.exists() or "/" in asked:
+            place = str(path.parent.resolve() / path.name)
+            return [entry for entry in self._all() if entry.goal_path == place]
+        found = [
+            entry for entry in self._all() if entry.goal == goal_name(path.stem if path.suffix == ".md" else asked)
+        ]
+        return [entry for entry in found if entry.directory.parent == self._own] or found
 
     @property
     def _own(self) -> Path | None:
         return None if self.here is None else self.runs / repo_key(self.here)
-
-    def _one_of(self, found: Sequence[Entry], none: str, hint: str) -> Entry:
-        if not found:
-            raise UsageError(none, hint)
-        here = [entry for entry in found if entry.directory.parent == self._own]
-        choice = here if len(found) > 1 and len(here) == 1 else found
-        if len(choice) > 1:
-            raise UsageError(f"{len(choice)} runs could be meant", _listed("say which goal:", choice))
-        return choice[0]
 
     def _all(self) -> Iterator[Entry]:
         for group in sorted(self.runs.glob("*")) if self.runs.is_dir() else []:
             owner = repolock.holder(group)
             for directory in sorted(group.glob("[a-z0-9]*")):
                 if (directory / "run.json").exists():
-                    at_it = owner is not None and owner.goal == directory.name
-                    yield Entry(
-                        directory.name,
-                        directory,
-                        owner.pid if owner is not None and at_it else None,
-                        owner.repo if owner is not None and at_it else _repo_of(directory),
-                    )
+                    pid = owner.pid if owner is not None and owner.goal == directory.name else None
+                    record = _record(directory)
+                    goal_path, repo = jsonline.text(record.get("goal_path")), jsonline.text(record.get("repo"))
+                    yield Entry(directory.name, goal_path, directory, pid, repo)
 
 
 def latest_events(directory: Path) -> list[tuple[Event, str]]:
@@ -111,17 +114,20 @@ def latest_events(directory: Path) -> list[tuple[Event, str]]:
     return found
 
 
-def _repo_of(directory: Path) -> str:
-    """Where a run that nobody is at has worked, as its own record says."""
+def _record(directory: Path) -> Mapping[str, object]:
+    """What a run's own record says of it; nothing if it is damaged."""
     try:
-        return jsonline.text(jsonline.mapping(jsonline.decode((directory / "run.json").read_text("utf-8"))).get("repo"))
+        return jsonline.mapping(jsonline.decode((directory / "run.json").read_text("utf-8")))
     except (OSError, UnicodeDecodeError, jsonline.Malformed):
-        return ""
+        return {}
 
 
-def _name(asked: str) -> str:
-    """A goal is named by its name, or by its file."""
-    return goal_name(Path(asked).stem if asked.endswith(".md") or "/" in asked else asked)
+def _one_of(found: Sequence[Entry], none: str, hint: str) -> Entry:
+    if not found:
+        raise UsageError(none, hint)
+    if len(found) > 1:
+        raise UsageError(f"{len(found)} runs could be meant", _listed("name one by its goal's file:", found))
+    return found[0]
 
 
 def _listed(opening: str, entries: Sequence[Entry]) -> str:

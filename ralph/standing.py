@@ -30,6 +30,7 @@ class Standing:
     until: float | None = None
     tool: str = ""
     session: Usage | None = None
+    ended: bool = False
 
     @property
     def is_waiting(self) -> bool:
@@ -54,12 +55,14 @@ class Standing:
                 return replace(self, session=event)
             case SessionEnded():
                 return replace(self, doing="finishing a session", since=at, tool="")
+            case IterationEnded(verdict="DONE"):
+                return Standing("proving that it is done", at)
             case IterationEnded() | SummaryWritten() | CheckEnded():
                 return Standing("between sessions", at)
             case Waiting():
                 return Standing(event.reason if event.until is None else "waiting", at, event.until)
             case RunEnded():
-                return Standing(f"ended: {event.reason}", at)
+                return Standing(f"ended: {event.reason}", at, ended=True)
             case _:
                 return self
 

@@ -19,7 +19,8 @@ _FLEETING = re.compile(
     r"|\b0x[0-9a-f]+\b"  # addresses
     r"|\bpid[ =:]?\d+\b"
     r"|/tmp/[^\s'\"]+"
-    r"|\biteration \d+\b",
+    r"|\b(?:iteration|attempt|try|session|round) ?#?\d+\b"
+    r"|\b\d+(?:st|nd|rd|th) (?:iteration|attempt|try|session|round)\b",
     re.IGNORECASE,
 )
 """What differs between two runs of one thing. No other number is left out: 14 failures are not 13."""

@@ -16,8 +16,11 @@ TOOL = "StructuredOutput"
 PROMISE = "<promise>COMPLETE</promise>"
 """The claim of an agent that answers in words: a line that is nothing else."""
 
-BLOCKED = "BLOCKED:"
-"""What the summary of an agent begins with that cannot go on without a person."""
+_BLOCKED = re.compile(r"[*_]{0,3}BLOCKED[*_]{0,3}:[*_]{0,3}")
+"""What the summary of an agent begins with that cannot go on without a person; it may stand out."""
+
+_CLOSING_LINES = 10
+"""Lines of an agent's words that close them."""
 
 MOST_CORRECTIONS = 3
 
@@ -74,14 +77,13 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
             answer = read_answer(structured_output)
             if isinstance(answer, Answer):
                 claimed = answer.verdict is Verdict.DONE or Promise().after(answer.summary).made
-                return _read_words(answer.summary, promised=promised or claimed)
+                return _read_words(answer.summary, promised=True) if promised or claimed else answer
             return _read_words(_last_of(without_promise(words)), promised=True) if promised else Fault.NO_MESSAGE
         case Reply.WORDS:
             last = _last_of(without_promise(words))
-            obstacle = last.rstrip().rpartition("\n\n")[2]
-            # All that such an agent said is its summary: what counts as its beginning is that of the last paragraph.
-            said = obstacle if obstacle.startswith(BLOCKED) and not promised else last
-            return _read_words(said, promised=promised)
+            if not promised and (obstacle := _obstacle_closing(last)):
+                return Answer(Verdict.BLOCKED, obstacle)
+            return _read_words(last, promised=promised)
 
 
 def read_answer(structured_output: object) -> Answer | Fault:
@@ -99,7 +101,8 @@ def read_answer(structured_output: object) -> Answer | Fault:
         return Fault.NO_SUMMARY
     if summary.strip() == "DONE":
         return Answer(Verdict.DONE, "DONE")
-    return _not_claimed(summary.strip())
+    verdict = Verdict.BLOCKED if _BLOCKED.match(summary.strip()) else Verdict.CONTINUE
+    return Answer(verdict, summary.strip())
 
 
 def _read_words(words: str, *, promised: bool) -> Answer | Fault:
@@ -107,16 +110,19 @@ def _read_words(words: str, *, promised: bool) -> Answer | Fault:
     summary = without_promise(words)
     if promised:
         return Answer(Verdict.DONE, summary or "DONE")
-    return _not_claimed(summary) if summary else Fault.SILENT
+    return Answer(Verdict.CONTINUE, summary) if summary else Fault.SILENT
 
 
 def obstacle_in(summary: str) -> str:
     """What an agent that says it is blocked says it is blocked by."""
-    return summary.removeprefix(BLOCKED).strip() or "it does not say by what"
+    return _BLOCKED.sub("", summary, count=1).strip() or "it does not say by what"
 
 
-def _not_claimed(summary: str) -> Answer:
-    return Answer(Verdict.BLOCKED if summary.startswith(BLOCKED) else Verdict.CONTINUE, summary)
+def _obstacle_closing(words: str) -> str:
+    """Of an agent that says everything in words, those that close them, if they say that it is blocked."""
+    closing = [_COLOUR.sub("", line).rstrip() for line in words.strip().split("\n")[-_CLOSING_LINES:]]
+    begins = [number for number, line in enumerate(closing) if _BLOCKED.match(line)]
+    return "\n".join(closing[begins[-1] :]) if begins else ""
 
 
 def without_promise(words: str) -> str:

@@ -70,6 +70,8 @@ def test_a_new_start_counts_anew() -> None:
         ("<object at 0x7f00aa>", "<object at 0x7f11bb>"),
         ("  Still  RED\n", "still red"),
         ("Iteration 7: nothing", "iteration 8: nothing"),
+        ("Attempt 7: same failure", "attempt #8: same failure"),
+        ("the 3rd try failed", "the 4th try failed"),
         ("cannot open /tmp/tmpab12/x", "cannot open /tmp/tmpcd34/x"),
     ],
 )

@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("status")(status.status)
-app.command("tell")(steer.tell)
+app.command("tell", context_settings={"ignore_unknown_options": True})(steer.tell)  # it may begin with a dash
 app.command("pause")(steer.pause)
 app.command("resume")(steer.resume)
 app.command("wake")(steer.wake)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ralph import footprint, gitrepo, protected
 from ralph.check import require_program
-from ralph.cli.continuing import find_unfinished, new_run_id, refuse_mismatch, take_up
+from ralph.cli.continuing import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting
 from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.prepare import Asked, RunFlags, settle
@@ -22,10 +22,11 @@ from ralph.files import replace_file
 from ralph.journal import Damaged, Journal, Saved, repo_key
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
+from ralph.quantities import timestamp
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
 from ralph.run import Run, RunResult
-from ralph.steering import Act
+from ralph.steering import Receipt, Word
 from ralph.ui.console import Detail
 from ralph.windows import EXCLUDES, Windows
 
@@ -51,6 +52,7 @@ class Pursuit:
             with refusing_a_bad_disk():
                 self._refuse_early()
                 held.enter_context(self.lock)
+                self._mail_before = Mailbox(self.journal.directory).size
                 refuse_after_a_cut_pass(self.asked.place.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.enter_context(self.stage.signals.watched())
@@ -149,21 +151,19 @@ class Pursuit:
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
         cleared = self.repo.clear_stale_locks(_PATIENCE_WITH_GIT, self._pause)
-        said, counted = [f"removed a stale {name} of git" for name in cleared], ""
-        if saved is None:
-            if (moved := self.journal.archive()) is not None and self.asked.flags.fresh:
-                said.append(f"the last run was archived: {moved}")
-            run = Run(new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
-        else:
-            taken_up = take_up(saved, self.prepared, self.journal)
-            run, counted = taken_up.run, taken_up.counted
-            said += taken_up.said
-            if saved.exit_code is None:  # whoever committed meanwhile: the session that was cut off, or the user
-                for path in self.repo.secrets_since(run.tip):
-                    said.append(f"committed since the last iteration, and looks like a secret: {path}")
-                    run = run.noted(said[-1])
-        run = self._with_mail(run)
+        waiting, archived = self._archive() if saved is None else ([], [])
+        run = Run(new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
+        taken_up = TakenUp(run, "", []) if saved is None else take_up(saved, self.prepared, self.journal)
+        run, said = taken_up.run, [*(f"removed a stale {name} of git" for name in cleared), *archived, *taken_up.said]
+        if (
+            saved is not None and saved.exit_code is None
+        ):  # whoever committed: the session that was cut off, or the user
+            for path in self.repo.secrets_since(run.tip):
+                said.append(f"committed since the last iteration, and looks like a secret: {path}")
+                run = run.noted(said[-1])
         self.journal.open()
+        for word in waiting:
+            Mailbox(self.journal.directory).post(word.act, word.text, timestamp(time.time()))
         self.beginning.keep(self.envrc, self.journal.directory)
         self.repo.exclude(EXCLUDES)
         snapshot = protected.take(self.repo.root)
@@ -174,15 +174,22 @@ class Pursuit:
                 said.append("an interrupted session left changes in the tree; they stay, and the agent is told")
                 run = run.noted("An earlier session was cut off; what it left in the tree is still there, uncommitted.")
         self.windows.link_run(self.goal.name, self.journal.directory)
-        self.workplace = Workplace(self.prepared, self.stage, self.journal, run=run, snapshot=snapshot, counted=counted)
+        mailbox = Mailbox(self.journal.directory, run.heard, stale=0 if saved is None else self._mail_before)
+        counted = taken_up.counted
+        self.workplace = Workplace(
+            self.prepared, self.stage, self.journal, mailbox, run=run, snapshot=snapshot, counted=counted
+        )
         self.workplace.save(run, durable=True)
         return run, said
 
-    def _with_mail(self, run: Run) -> Run:
-        """Take in what the user told the run since its last start; what else he asked for was asked of that start."""
-        for word in Mailbox(self.journal.directory, run.heard).read():
-            run = run.guided(word) if word.act is Act.TELL else replace(run, heard=word.number)
-        return run
+    def _archive(self) -> tuple[list[Word], list[str]]:
+        """Move the last run aside; return what the user told it and no session heard, and what is to be said of it."""
+        last = self.journal.load()
+        if (moved := self.journal.archive()) is None:
+            return [], []
+        heard = last.run.heard if isinstance(last, Saved) else 0
+        said = [f"the last run was archived: {moved}"] if self.asked.flags.fresh else []
+        return Mailbox(moved, heard, stale=self._mail_before).read(), said
 
     def _pause(self, seconds: float) -> None:
         if (number := self.stage.signals.first) is not None:
@@ -204,7 +211,7 @@ class Pursuit:
         self.stage.say(greeting(self.prepared, run, self.journal.directory), first=True)
         recorder(self._run_started(run))
         for guidance in run.guidance:
-            recorder(Guided(guidance.number, guidance.text, "received"))
+            recorder(Guided(guidance.number, guidance.text, Receipt.MISSING))
         for note in said:
             recorder(Text(Tag.SYS, note))
 

@@ -68,6 +68,8 @@ def _outline(entry: "Entry") -> Outline:
         return replace(place, state="its record is damaged; the next start rebuilds it")
     ended = journal.ending() or "cut off; the same command goes on"
     stands = standing(latest_events(entry.directory)) if entry.is_live else Standing(ended)
+    if entry.is_live and stands.ended:  # that was the last start; this one has not said anything yet
+        stands = Standing("beginning")
     run, used, last = saved.run, stands.session, saved.run.history.last
     return replace(
         place,

@@ -84,9 +84,14 @@ def _steered(goal: str | None, act: str) -> "Entry":
 
 
 def _post(run: "Entry", act: "Act", text: str) -> int:
+    from ralph import environ
+    from ralph.journal import Journal, Saved
     from ralph.mailbox import Mailbox
     from ralph.quantities import timestamp
 
+    saved = Journal(run.directory).load()
+    if isinstance(saved, Saved) and saved.run.id == environ.without_redirections().get("RALPH_RUN_ID"):
+        raise UsageError("a session does not steer the run that holds it", "leave that to the user")
     return Mailbox(run.directory).post(act, text, timestamp(time.time()))
 
 

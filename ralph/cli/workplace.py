@@ -33,14 +33,22 @@ class Workplace:
     """Where a run works: its repository, its directory, the stage; bound together for the loop."""
 
     def __init__(
-        self, prepared: Prepared, stage: Stage, journal: Journal, *, run: Run, snapshot: Snapshot, counted: str
+        self,
+        prepared: Prepared,
+        stage: Stage,
+        journal: Journal,
+        mailbox: Mailbox,
+        *,
+        run: Run,
+        snapshot: Snapshot,
+        counted: str,
     ) -> None:
         """Take over where a start has made everything ready; `counted` is the last raw log that is in the spend."""
         self.prepared, self.stage, self.journal = prepared, stage, journal
         self.goal, self.repo, self.settings = prepared.goal, prepared.repo, prepared.settings
         self.last_saved = run
         self._windows = Windows(self.repo.root)
-        self._mailbox = Mailbox(journal.directory, run.heard)
+        self._mailbox = mailbox
         self._snapshot = snapshot
         self._counted = counted
         self._tip = self.repo.head()

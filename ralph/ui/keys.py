@@ -31,8 +31,8 @@ class Keyboard:
             # In the background the kernel would stop us for touching the terminal.
             if os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp():
                 self._before = termios.tcgetattr(descriptor)
-                tty.setcbreak(descriptor, termios.TCSANOW)
                 self._descriptor = descriptor
+                self._set()
         return self
 
     def __exit__(
@@ -43,16 +43,22 @@ class Keyboard:
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._before)
             self._descriptor = None
 
+    def _set(self) -> None:
+        """Have keys heard at once; again after a shell that had stopped us has set the terminal as it likes it."""
+        if self._descriptor is not None and termios.tcgetattr(self._descriptor)[3] & termios.ICANON:
+            tty.setcbreak(self._descriptor, termios.TCSANOW)
+
     def listen(self, seconds: float) -> list[str]:
         """Sleep so long, or until a key is pressed; return those that were."""
         if self._descriptor is None:
             time.sleep(seconds)
             return []
         try:
+            self._set()
             if not select.select([self._descriptor], [], [], seconds)[0]:
                 return []
             data = os.read(self._descriptor, _MOST)
-        except OSError:
+        except (OSError, termios.error):
             data = b""
         if not data:  # hung up: from now on it would only say so again, at once
             self._descriptor = None

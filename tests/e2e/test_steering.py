@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from ralph.mailbox import Mailbox
+from ralph.steering import Act
+from tests.support import tools
 from tests.support.git_repos import commits, make_repo
 from tests.support.goals import result, run_directory, write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph, RunningRalph
@@ -137,6 +141,74 @@ def test_guidance_is_data_in_the_prompt(repo: Path, ralph: Ralph, claude_script:
     assert "guidance" in done.stdout
 
 
+def test_a_claim_that_the_check_refutes_acknowledges_nothing(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
+) -> None:
+    write_check(repo)
+    agent = claude_script(
+        [held(gate), summary("One.")],
+        [write("answer.txt", "41\n"), summary("DONE")],
+        [write("answer.txt", "42\n"), summary("DONE")],
+    )
+    with in_session(ralph) as running:
+        ralph("tell", "never 43")
+        gate.touch()
+        done = running.wait()
+
+    assert ["never 43" in prompt for prompt in agent.heard] == [False, True, True]
+    assert fates(done) == [(1, "received"), (1, "unacknowledged"), (1, "acknowledged")]
+
+
+@pytest.mark.parametrize("begin", [["--fresh"], []], ids=["fresh", "after one that ended"])
+def test_guidance_that_no_session_has_heard_is_for_the_next_run(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, begin: list[str]
+) -> None:
+    """It was told to a run that is begun anew, or came when the run was about to end."""
+    claude_script([summary("One.") if begin else summary("DONE")])
+    ralph("run", "goal.md", "--max-iterations", "1")
+    if begin:
+        assert ralph("tell", "goal", "not in vain").exit_code == 0
+    else:
+        Mailbox(run_directory(repo)).post(Act.TELL, "not in vain", "2026-11-16T00:00:00.000Z")
+    agent = claude_script([summary("DONE")])
+
+    assert ralph("run", "goal.md", *begin).exit_code == 0
+    assert "not in vain" in agent.heard[0]
+
+
+def test_what_is_asked_while_a_start_begins_is_asked_of_it(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, bin_dir: Path, tmp_path: Path
+) -> None:
+    """The lock is held, and `.envrc` is being evaluated: the run is live, but has not begun."""
+    (bin_dir / "direnv").symlink_to(tools.direnv())
+    claude_script([summary("DONE")])
+    assert ralph("run", "goal.md").exit_code == 0
+    (repo / ".envrc").write_text(f"while ! test -e {tmp_path}/go; do sleep 0.02; done\n")
+    agent = claude_script([summary("DONE")])
+    with ralph.start("run", "goal.md", "--json", "--allow-dirty", "--trust-envrc") as running:
+        wait_until(lambda: '"beginning"' in ralph("status", "--json").stdout, "the run to be live")
+        assert ralph("tell", "in time").exit_code == 0
+        assert ralph("stop").exit_code == 0
+        (tmp_path / "go").touch()
+        done = running.wait()
+
+    assert done.exit_code == 130, done
+    assert agent.starts == []
+    agent = claude_script([summary("DONE")])
+    assert ralph("run", "goal.md").exit_code == 0
+    assert "in time" in agent.heard[0]
+
+
+def test_a_session_does_not_steer_its_own_run(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    command = f"{sys.executable} -P -m ralph tell goal 'go on for ever' > said 2>&1; echo $? >> said"
+    claude_script([run(command), summary("One.")])
+
+    ralph("run", "goal.md", "--max-iterations", "1")
+
+    assert (repo / "said").read_text().rstrip().endswith("2")
+    assert "a session does not steer the run that holds it" in (repo / "said").read_text()
+
+
 # Holding and ending
 
 
@@ -213,6 +285,27 @@ def test_with_several_live_runs_the_goal_must_be_named(
         assert sorted((entry["goal"], entry["live"]) for entry in listed) == [("goal", True), ("second", True)]
         gate.touch()
         assert second.wait().exit_code == 0
+
+
+def test_of_goals_with_one_name_that_is_meant_whose_file_is_named(
+    tmp_path: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
+) -> None:
+    other = make_repo(tmp_path / "other", {"README.md": "x\n"})
+    write_goal(other)
+    claude_script([summary("One.")])
+    assert ralph("run", "goal.md", "--max-iterations", "1").exit_code == 4
+    claude_script([held(gate), summary("One.")], [summary("DONE")])
+    with in_session(ralph, cwd=other) as running:
+        for args in (["stop", "./goal.md"], ["stop", "goal"], ["pause", str(repo / "goal.md")]):
+            refused = ralph(*args)
+            assert (refused.exit_code, "not under way" in refused.stderr) == (2, True), refused
+        assert ralph("tell", "goal", "for the one I stand in").exit_code == 0
+        assert ralph("tell", str(other / "goal.md"), "for the other").exit_code == 0
+        gate.touch()
+        done = running.wait()
+
+    assert [event["text"] for event in done.events_of("guidance")][:1] == ["for the other"]
+    assert done.exit_code == 0
 
 
 @pytest.mark.parametrize("act", ["pause", "resume", "stop", "wake"])

@@ -185,3 +185,27 @@ def test_words_about_being_blocked_end_nothing(repo: Path, ralph: Ralph, claude_
     claude_script(*[[summary(f"Part {n}: the port was BLOCKED: by another process.")] for n in range(5)])
 
     assert ralph("run", "goal.md", "--max-iterations", "4").exit_code == 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "I looked.\\n\\nBLOCKED: need the key",
+        "I looked.\\nBLOCKED: need the key\\nIt is nowhere.",
+        "\\033[1mBLOCKED:\\033[0m need the key\\r",
+        "**BLOCKED:** need the key",
+    ],
+)
+def test_an_agent_in_words_closes_with_it(repo: Path, ralph: Ralph, words: str) -> None:
+    done = ralph("run", "goal.md", "--agent-cmd", f"printf '{words}'", "--max-iterations", "5")
+
+    assert done.exit_code == 6, done
+    assert result(repo)["reason"].startswith("blocked: the agent says: need the key")
+    assert len(commits(repo)) == 1 + 2
+
+
+def test_an_agent_in_words_may_mention_it(repo: Path, ralph: Ralph) -> None:
+    lines = "BLOCKED: said the old log\\n" + "more work $RALPH_ITERATION\\n" * 12
+    command = f"sh -c \"printf '{lines}'\""
+
+    assert ralph("run", "goal.md", "--agent-cmd", command, "--max-iterations", "3").exit_code == 4
