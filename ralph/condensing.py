@@ -7,6 +7,7 @@ from typing import Protocol
 from ralph.budget import Meter
 from ralph.errors import DiskError, RalphError
 from ralph.events import Event, SummaryStarted, SummaryWritten, Tag, Text
+from ralph.failures import TABLE, Policy
 from ralph.run import Run
 from ralph.runners import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
@@ -59,7 +60,7 @@ def condense(run: Run, kit: CondensingKit, *, shrink: bool = False) -> Run | Non
     except DiskError:  # the next session would have no log either
         raise
     except RalphError as error:
-        return _failed(run, through, error.message, kit)
+        return _failed(run, through, error.message, kit, passes=shrink)
     spent = kit.meter().session
     run = replace(run.spent(kit.meter().total), condensed=run.condensed.spent(spent))
     _tell_deeds(before, kit)
@@ -72,7 +73,10 @@ def condense(run: Run, kit: CondensingKit, *, shrink: bool = False) -> Run | Non
         return run
     kit.save(run)  # with what it cost, and no word of a failure yet: after a signal the next start makes the summary
     kit.leave_if_interrupted()
-    return _failed(run, through, f"{_why(report)} (raw log: {report.log})", kit)
+    if report.ending.limit is not None:  # the run ends here, and the next start makes the summary
+        return run
+    passes = shrink or TABLE[report.ending.end].policy in (Policy.WAIT, Policy.BACKOFF)
+    return _failed(run, through, f"{_why(report)} (raw log: {report.log})", kit, passes=passes)
 
 
 def _summary_in(report: SessionReport, reply: Reply) -> str:
@@ -89,10 +93,11 @@ def _why(report: SessionReport) -> str:
     return f"{report.ending.end}: {report.ending.reason}" if report.ending.reason else str(report.ending.end)
 
 
-def _failed(run: Run, through: int, reason: str, kit: CondensingKit) -> Run:
-    again = f"the run goes on; the next try is after iteration {kit.rhythm.next_try(run.finished)}"
-    kit.observe(Text(Tag.SYS, f"no summary of iterations 1-{through}: {reason}; {again}"))
-    run = replace(run, condensed=run.condensed.after_failure(run.finished))
+def _failed(run: Run, through: int, reason: str, kit: CondensingKit, *, passes: bool) -> Run:
+    again = kit.rhythm.next_try(run.finished, passes=passes)
+    said = f"no summary of iterations 1-{through}: {reason}; the run goes on; the next try is after iteration {again}"
+    kit.observe(Text(Tag.SYS, said))
+    run = replace(run, condensed=run.condensed.put_off(again))
     kit.save(run)
     return run
 

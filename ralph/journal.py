@@ -267,7 +267,7 @@ class Journal:
             "heard": run.heard,
             "obstacles": run.obstacles,
             "standstill": asdict(run.standstill),
-            "condensed": {"failed_at": run.condensed.failed_at, "spend": asdict(run.condensed.spend)},
+            "condensed": {"not_before": run.condensed.not_before, "spend": asdict(run.condensed.spend)},
             "judge": check,
             "agent": agent,
             "transcript": transcript,
@@ -355,7 +355,7 @@ def _run_from(document: Mapping[str, object], history: History) -> Run:
         heard=jsonline.count(document.get("heard")),
         obstacles=jsonline.count(document.get("obstacles")),
         standstill=_standstill(jsonline.mapping(document.get("standstill"))),
-        condensed=Condensed(failed_at=jsonline.count(condensed.get("failed_at")), spend=_spend_from(condensed)),
+        condensed=Condensed(not_before=jsonline.count(condensed.get("not_before")), spend=_spend_from(condensed)),
     )
 
 

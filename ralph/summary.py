@@ -33,8 +33,8 @@ class Condensed:
     """How far the iterations of a run are condensed, and what that has cost."""
 
     summary: Summary | None = None
-    failed_at: int = 0
-    """How many iterations were finished when it was tried in vain."""
+    not_before: int = 0
+    """How many iterations must be finished before it is tried again, after it was tried in vain."""
     spend: Spend = field(default_factory=Spend)
 
     @property
@@ -43,10 +43,10 @@ class Condensed:
         return 0 if self.summary is None else self.summary.through
 
     def after(self, summary: Summary) -> "Condensed":
-        return replace(self, summary=summary, failed_at=0)
+        return replace(self, summary=summary, not_before=0)
 
-    def after_failure(self, finished: int) -> "Condensed":
-        return replace(self, failed_at=finished)
+    def put_off(self, not_before: int) -> "Condensed":
+        return replace(self, not_before=not_before)
 
     def spent(self, spend: Spend) -> "Condensed":
         return replace(self, spend=self.spend + spend)
@@ -68,14 +68,14 @@ class Rhythm:
         """The iteration up to which to condense now; None: not now. `shrink`: all that a short prompt leaves out.
 
         It goes by what is finished and nothing else: whoever was killed before the summary makes it at the next start,
-        and the prompts are the same. What failed is tried again after as many iterations more.
+        and the prompts are the same.
         """
         if not self.every:
             return None
         at = finished if shrink else finished - finished % self.every
         through = at - (SHORT if shrink else self.keep)
-        return through if through > condensed.through and at > condensed.failed_at else None
+        return through if through > condensed.through and finished >= condensed.not_before else None
 
-    def next_try(self, finished: int) -> int:
-        """The iteration after which a try that failed is made good."""
-        return finished - finished % self.every + self.every
+    def next_try(self, finished: int, *, passes: bool) -> int:
+        """The iteration after which a try that failed is made good; `passes`: what it failed by will pass by itself."""
+        return finished + 1 if passes else finished - finished % self.every + self.every

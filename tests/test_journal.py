@@ -117,7 +117,7 @@ def test_what_is_saved_is_loaded(
         failed=2,
         check=CheckRecord(3, exit_code, output),
         notes=tuple(notes),
-        condensed=Condensed(failed_at=len(summaries), spend=Spend(cost / 2, 617, costed=True)),
+        condensed=Condensed(not_before=len(summaries), spend=Spend(cost / 2, 617, costed=True)),
     )
     assert saved_and_loaded(tmp_path_factory.mktemp("runs") / "speed", run) == run
 

@@ -18,8 +18,8 @@ from ralph.summaryfile import Unusable
 USUAL = Rhythm()
 
 
-def condensed(through: int = 0, failed_at: int = 0) -> Condensed:
-    return Condensed(Summary(through, "so far") if through else None, failed_at)
+def condensed(through: int = 0, not_before: int = 0) -> Condensed:
+    return Condensed(Summary(through, "so far") if through else None, not_before)
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def condensed(through: int = 0, failed_at: int = 0) -> Condensed:
         (19, condensed(5), None),
         (20, condensed(5), 15),
         (20, condensed(), 15),
-        (10, condensed(failed_at=10), None),
-        (19, condensed(failed_at=10), None),
-        (20, condensed(failed_at=10), 15),
-        (13, condensed(failed_at=13), None),
-        (20, condensed(failed_at=13), 15),
+        (10, condensed(not_before=20), None),
+        (19, condensed(not_before=20), None),
+        (20, condensed(not_before=20), 15),
+        (10, condensed(not_before=11), None),
+        (11, condensed(not_before=11), 5),
         (20, condensed(11), 15),  # condensed in between, since a prompt was too long
     ],
 )
@@ -52,8 +52,8 @@ def test_after_every_ten_all_but_the_latest_five(finished: int, before: Condense
         (3, condensed(), 1),
         (17, condensed(5), 15),
         (17, condensed(15), None),
-        (17, condensed(5, failed_at=17), None),
-        (18, condensed(5, failed_at=17), 16),
+        (17, condensed(5, not_before=18), None),
+        (18, condensed(5, not_before=18), 16),
     ],
 )
 def test_to_shrink_a_prompt_all_but_two(finished: int, before: Condensed, through: int | None) -> None:
@@ -76,8 +76,9 @@ def test_a_prompt_never_lacks_an_iteration_while_summaries_are_made(
     for finished in range(1, 60):
         if (through := rhythm.due(finished, so_far)) is not None:
             assert finished % every == 0
-            assert rhythm.next_try(finished) == finished + every
-            so_far = so_far.after_failure(finished) if summaries_fail else so_far.after(Summary(through, "x"))
+            again = rhythm.next_try(finished, passes=False)
+            assert again == finished + every
+            so_far = so_far.put_off(again) if summaries_fail else so_far.after(Summary(through, "x"))
             assert rhythm.due(finished, so_far) is None, "once is enough"
         if not summaries_fail:
             assert min(finished, keep) <= finished - so_far.through <= rhythm.verbatim
@@ -89,7 +90,7 @@ def test_what_it_cost_adds_up() -> None:
 
 
 def test_a_summary_that_was_made_forgets_the_failure_before() -> None:
-    assert condensed(failed_at=10).after(Summary(15, "x")) == condensed().after(Summary(15, "x"))
+    assert condensed(not_before=20).after(Summary(15, "x")) == condensed().after(Summary(15, "x"))
 
 
 # The file

@@ -16,7 +16,7 @@ from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.run import Run
 from ralph.runners import account_of
-from ralph.summary import Summary
+from ralph.summary import Rhythm, Summary
 from ralph.summaryfile import Unusable
 
 SUMMARIZER = "summarizer"
@@ -100,7 +100,7 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
     commits = prepared.repo.iteration_commits(saved.run.base)
     run, said = reconciled(saved.run, commits)
-    run, ignored = _with_summary(run, journal)
+    run, ignored = _with_summary(run, journal, prepared.settings.rhythm)
     logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
     uncounted = [_spend_in(log, saved, prepared) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
@@ -125,11 +125,12 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said, *ignored])
 
 
-def _with_summary(run: Run, journal: Journal) -> tuple[Run, list[str]]:
+def _with_summary(run: Run, journal: Journal, rhythm: Rhythm) -> tuple[Run, list[str]]:
     """Take up the summary of the run's older iterations, if it is there and speaks of those that are committed."""
     kept = summaryfile.stored(journal.summary, run=run.id)
-    failed_at = run.condensed.failed_at if run.condensed.failed_at <= run.finished else 0
-    condensed = replace(run.condensed, failed_at=failed_at)
+    not_before = run.condensed.not_before
+    # Put off by more than the rhythm, it was put off by iterations that the branch holds no longer.
+    condensed = run.condensed.put_off(not_before if not_before <= run.finished + rhythm.every else 0)
     if isinstance(kept, Summary) and kept.through >= run.finished:
         kept = Unusable(f"it speaks of iterations up to {kept.through}, the branch holds {run.finished}")
     if isinstance(kept, Unusable):

@@ -196,6 +196,16 @@ def test_a_key_ends_the_wait_and_the_screen_counts_down(ralph: Ralph, claude_scr
         assert "woken" in running.said
 
 
+def test_keys_are_heard_again_after_a_shell_had_the_terminal(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
+    with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
+        wait_until(lambda: "w: go on now" in running.said, "a countdown")
+        running.reset()
+        wait_until(lambda: not running.echoes, "the terminal to be ralph's again")
+        running.press("w")
+        assert running.wait() == 0
+
+
 def test_ctrl_c_ends_the_wait_and_leaves_the_terminal_as_it_was(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 4 * 3600))
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:

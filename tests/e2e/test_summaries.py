@@ -306,14 +306,8 @@ def test_a_lost_directory_takes_the_summary_with_it(repo: Path, ralph: Ralph, cl
         pytest.param([summary("DONE")], "its answer is DONE", id="DONE"),
         pytest.param([summary("BLOCKED: nobody told me")], "its answer is BLOCKED", id="BLOCKED"),
         pytest.param([structured({"summary": "  "})], "invalid: ", id="empty"),
-        pytest.param(
-            [rate_limit("rejected", 4_000_000_000), api_error(429, "You've hit your limit", "rate_limit")],
-            "usage-limit: ",
-            id="usage limit",
-        ),
         pytest.param([api_error(401, "no such login", "authentication_failed")], "auth: no such login", id="login"),
         pytest.param([api_error(404, "no such model", "model_not_found")], "config: no such model", id="model"),
-        pytest.param([api_error(529, "Overloaded")], "overloaded: Overloaded", id="overloaded"),
     ],
 )
 def test_a_summarizer_that_fails_stops_nothing(
@@ -335,6 +329,43 @@ def test_a_summarizer_that_fails_stops_nothing(
     assert [quoted(prompt)[1] for prompt in agent.heard[6:]] == [[2, 3, 4, 5, 6], [3, 4, 5, 6, 7], [4, 5, 6, 7, 8]]
     assert "3 earlier iterations are not shown" in agent.heard[-1]
     assert result(repo)["cost_usd"] == pytest.approx(agent.total_cost)
+
+
+@pytest.mark.parametrize(
+    ("session", "said"),
+    [
+        pytest.param(
+            [rate_limit("rejected", 4_000_000_000), api_error(429, "You've hit your limit", "rate_limit")],
+            "usage-limit: ",
+            id="usage limit",
+        ),
+        pytest.param([api_error(529, "Overloaded")], "overloaded: Overloaded", id="overloaded"),
+    ],
+)
+def test_what_fails_by_something_that_passes_is_tried_again_after_the_next_iteration(
+    ralph: Ralph, claude_script: ClaudeScript, session: Sequence[Step], said: str
+) -> None:
+    agent = claude_script(*steps(6), [summary("DONE")], summarizer=[session, [summary("chapter 1")]])
+
+    done = ralph("run", "goal.md", "--json", env=OFTEN)
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    (note,) = [event["text"] for event in done.events_of("text") if event["text"].startswith("no summary")]
+    assert note.startswith(f"no summary of iterations 1-2: {said}")
+    assert "the next try is after iteration 5" in note
+    assert [quoted(prompt) for prompt in agent.heard[4:]] == [(0, [1, 2, 3, 4]), (2, [3, 4, 5]), (2, [3, 4, 5, 6])]
+
+
+def test_a_limit_of_the_run_that_falls_into_a_summary_fails_no_summary(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script(*steps(4), [summary("DONE")], summarizer=[[hang()]])
+    cut = ralph("run", "goal.md", "--duration", "4s", env=OFTEN)
+    assert (cut.exit_code, "no summary" in cut.stdout) == (4, False), cut.stdout
+    agent = claude_script([summary("DONE")], summarizer=[[summary("chapter 1")]])
+
+    assert ralph("run", "goal.md", env=OFTEN).exit_code == 0
+    assert "chapter 1" in agent.heard[0]
 
 
 def test_a_valid_summary_counts_though_a_tool_was_denied(ralph: Ralph, claude_script: ClaudeScript) -> None:

@@ -47,6 +47,12 @@ class RalphInTerminal:
         """Whether the terminal shows what is typed, as a shell expects."""
         return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
 
+    def reset(self) -> None:
+        """Set the terminal as a shell likes it: it does so when the program is stopped, and goes on later."""
+        settings = termios.tcgetattr(self._terminal)
+        settings[3] |= termios.ICANON | termios.ECHO
+        termios.tcsetattr(self._terminal, termios.TCSANOW, settings)
+
     def wait(self, timeout: float = 60) -> int:
         """Wait for its end and return its exit code."""
         if not comes_true(self._has_ended, timeout):
