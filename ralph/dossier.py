@@ -30,8 +30,10 @@ def dossier(run: Run, reason: str, facts: Facts) -> str:
     """Tell what was wanted, what was tried, what the check said, what changed, what it cost and where to look."""
     cost = format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown"
     tokens = f"{run.spend.tokens:,} tokens" if run.spend.knows_tokens else "tokens unknown"
-    recent = run.history.recent(_MOST_ITERATIONS)
-    earlier = len(run.history.iterations) - len(recent)
+    summary = run.condensed.summary
+    apart = run.history.since(run.condensed.through)
+    recent = apart[-_MOST_ITERATIONS:]
+    earlier = len(apart) - len(recent)
     lines = [
         f"# {facts.title}",
         "",
@@ -46,8 +48,10 @@ def dossier(run: Run, reason: str, facts: Facts) -> str:
         "## What was tried",
         "",
     ]
+    if summary is not None:
+        lines += [f"### Iterations 1-{summary.through}, condensed", "", fenced(summary.text), ""]
     if earlier:
-        lines += [f"{earlier} earlier iterations are told by their commits.", ""]
+        lines += [f"{earlier} {'more' if summary else 'earlier'} iterations are told by their commits.", ""]
     for item in recent:
         said = both_ends(item.summary, _LONGEST_SUMMARY)
         lines += [f"### Iteration {item.number}, commit {item.commit[:10]}", "", fenced(said), ""]

@@ -257,7 +257,7 @@ def _take_stock(run: Run, answer: Answer, kit: Kit) -> Run:
     check = "" if run.check is None else f"{run.check.exit_code} {run.check.output}"
     mark = Mark(words_of(answer.summary, check), run.tip or "")
     run = run.stood(run.standstill.after(mark, same_tree=kit.same_tree, elsewhere=kit.elsewhere))
-    if run.standstill.idle >= kit.stall_after:
+    if kit.stall_after <= run.standstill.idle < 2 * kit.stall_after:
         nudge = (
             f"The last {run.standstill.idle} iterations came to the same: no file changed, and summary and check said"
             " nothing new. What was tried does not work: take another way, or find out why it does not."

@@ -38,6 +38,9 @@ def test_a_run_that_does_the_same_for_ever_is_nudged_then_ended_with_a_dossier(
     assert done.exit_code == 5, done
     assert result(repo)["reason"] == "stalled: 6 iterations came to the same"
     assert len(agent.starts) == 7
+    assert [note for note in notes(done) if "no progress" in note] == [
+        f"no progress in {idle} iterations; the next session is told" for idle in (3, 4, 5)
+    ]
     nudged = ["came to the same" in prompt for prompt in agent.heard]
     assert nudged == [False, False, False, False, True, True, True]
     dossier = (run_directory(repo) / "dossier.md").read_text()
