@@ -8,10 +8,11 @@ import contextlib
 import hashlib
 import os
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from ralph.envrc.script import commands
 
 NAME = ".envrc"
 MISSING = "missing"
@@ -20,19 +21,25 @@ UNREADABLE = "unreadable"
 _SCRIPTS = {".", "source", "source_env", "source_env_if_exists"}
 _DATA = {"dotenv", "dotenv_if_exists"}
 _ABOVE = {"source_up", "source_up_if_exists"}
+_STRICTNESS = {"strict_env", "unstrict_env"}
+_PREFIXES = _STRICTNESS | {"command", "builtin"}
+"""Commands that run the one that they are given."""
+
 _USED = {"flake": ("flake.nix", "flake.lock"), "nix": ("shell.nix", "default.nix")}
 """What `use flake` and `use nix` read of the repository; what those files name in turn is not followed."""
 
 _HARMLESS = {
     "PATH_add", "path_add", "MANPATH_add", "PATH_rm", "path_rm", "watch_file", "watch_dir", "env_vars_required",
     "strict_env", "unstrict_env", "direnv_version", "log_status", "log_error", "has", "unset", "set", "shopt", "umask",
-    "echo", "printf", "test", "[", "[[", "true", "false", ":", "return", "exit", "ulimit",
-    "for", "case", "in", "fi", "done", "esac", "}",
+    "echo", "printf", "test", "[", "[[", "true", "false", ":", "return", "exit", "ulimit", "for", "case", "in",
 }  # fmt: skip
 """Commands that run nothing of the repository's."""
 
+_ENDS = {"fi", "done", "esac", "}"}
+_CALLING = {"env_vars_required", "MANPATH_add", "source_env", "source_env_if_exists"} | _ABOVE | _STRICTNESS
+"""Those of direnv's that call a program by its bare name: env, man, cygpath, mktemp and grep (its stdlib, 2.32.1)."""
+
 _DECLARATIONS = {"export", "declare", "typeset", "local", "readonly"}
-_KEYWORDS = {"if", "then", "elif", "else", "while", "until", "do", "!", "{", "time"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _SUBSTITUTION = re.compile(r"\$\(|`|\$$")
 _HERE = re.compile(r"^(\$PWD|\$\{PWD\}|\.)/")
@@ -41,6 +48,9 @@ _OPEN = re.compile(r"[$`*?\[]")
 _BETWEEN_WORDS = re.compile(r"[^\w./+@~-]+")
 _SPOKEN = re.compile(r"[\w./-]{1,40}")
 _MOST_FILES = 100
+_TOO_MANY = f"whatever comes after the first {_MOST_FILES} files"
+_MOST_TEXT = 2**18
+"""Bytes of scripts that are read for what they do, all together: it takes a second, and signals wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +87,9 @@ class Envrc:
         return [name for name in {**self.files, **files} if self.files.get(name) != files.get(name)]
 
 
-def look(root: Path, home: Path) -> Envrc:
-    """Read what stands in a repository."""
-    found = _Found(root, home)
+def look(root: Path, home: Path, path: str = "") -> Envrc:
+    """Read what stands in a repository; `path` is the PATH that its `.envrc` would be evaluated with."""
+    found = _Found(root, home, tuple(map(Path, filter(None, path.split(os.pathsep)))))
     text = found.add_script(root / NAME, root)
     return Envrc(root, found.files, text, tuple(dict.fromkeys(found.unfollowed)))
 
@@ -90,29 +100,46 @@ class _Found:
 
     root: Path
     home: Path
+    path: tuple[Path, ...]
     files: dict[str, str] = field(default_factory=dict[str, str])
     unfollowed: list[str] = field(default_factory=list[str])
+    text_left: int = _MOST_TEXT
+    path_is_open: bool = False
+    """A folder of the repository may be on PATH by now: what is called by its bare name may be the repository's."""
+
+    @property
+    def full(self) -> bool:
+        return len(self.files) >= _MOST_FILES
 
     def add_script(self, path: Path, base: Path) -> bytes:
         """Count a file and, as bash would read it, those that it reads in turn."""
         name = self._name(path)
         if name in self.files:
             return b""
-        if len(self.files) >= _MOST_FILES:
-            self.unfollowed.append(f"whatever comes after the first {_MOST_FILES} files")
-            return b""
         content = self.add(path)
-        for number, words in _commands(content.decode("utf-8", "replace").replace("\0", "")):  # bash drops NULs
-            self._follow(words, f"line {number} of {name}", (base, path.parent, self.root))
+        if len(content) > self.text_left:
+            self.unfollowed.append(f"what {name} does: it is too long to be read here")
+            return content
+        self.text_left -= len(content)
+        for command in commands(content.decode("utf-8", "replace").replace("\0", "")):  # bash drops NULs
+            if self.full:
+                self.unfollowed.append(_TOO_MANY)
+                break
+            self._follow(command.words, f"line {command.line} of {name}", (base, path.parent, self.root))
         return content
 
     def add(self, path: Path) -> bytes:
-        """Count a file; return its content."""
+        """Count a file; return its content, or as much of it as shows that it is too long to be read."""
         name = self._name(path)
+        if self.full:
+            self.unfollowed.append(_TOO_MANY)
+            return b""
         try:
             if path.is_file():
-                content = path.read_bytes()
-                self.files[name] = hashlib.sha256(content).hexdigest()
+                with path.open("rb") as file:
+                    content = file.read() if name == NAME else file.read(_MOST_TEXT + 1)
+                    file.seek(0)
+                    self.files[name] = hashlib.file_digest(file, "sha256").hexdigest()
                 return content
             self.files[name] = UNREADABLE if path.exists() else MISSING
         except OSError:
@@ -125,10 +152,15 @@ class _Found:
             return
         verb, arguments = words[0], words[1:]
         assigns = verb in _DECLARATIONS or all(map(_ASSIGNMENT.match, words))
+        if self.path_is_open and verb in _CALLING:
+            self.unfollowed.append(_said(where, verb, "by", "PATH"))
+        self._watch_path(verb, arguments, assigned=words if assigns else ())
         if any(map(_SUBSTITUTION.search, words)):
             self.unfollowed.append(f"{where} (a command in a value)" if assigns else _said(where, verb))
             self._add_named(words, bases)
-        elif assigns or verb in _HARMLESS:
+        elif verb in _PREFIXES and arguments and not arguments[0].startswith("-"):
+            self._follow(arguments, where, bases)
+        elif assigns or verb in _HARMLESS or (verb in _ENDS and not arguments):
             return
         elif verb in _SCRIPTS | _DATA:
             self._add_sourced(verb, arguments, where, bases)
@@ -143,12 +175,34 @@ class _Found:
             )
             self._add_named(words, bases)
 
+    def _watch_path(self, verb: str, arguments: Sequence[str], *, assigned: Sequence[str]) -> None:
+        """Notice what puts a folder on PATH that is not plainly outside of the repository."""
+        match verb, *arguments:
+            case "PATH_add", *folders:
+                pass
+            case ("path_add", "PATH", *folders):
+                pass
+            case (("use" | "layout" | "load_prefix"), *_):
+                folders = ["."]
+            case _:
+                folders = ["."] if any(re.match(r"PATH\+?=", word) for word in assigned) else []
+        for folder in folders:
+            place = self.root / self._spelled(folder)
+            if _OPEN.search(str(place)) or _real(place).is_relative_to(_real(self.root)):
+                self.path_is_open = True
+
+    def _spelled(self, word: str) -> str:
+        return _HOME.sub(lambda _: f"{self.home}/", _HERE.sub("", word))
+
     def _add_sourced(self, verb: str, arguments: Sequence[str], where: str, bases: Sequence[Path]) -> None:
-        word = _HERE.sub("", arguments[0]) if arguments else ".env"
-        word = _HOME.sub(lambda _: f"{self.home}/", word)
-        if _OPEN.search(word):
+        named = arguments[1:] if arguments[:1] == ("--",) else arguments
+        word = self._spelled(named[0]) if named else ".env"
+        if _OPEN.search(word) or word.startswith("-"):
             self.unfollowed.append(_said(where, verb))
             return
+        bare = verb in (".", "source") and bool(named) and "/" not in named[0]
+        if bare and (self.path_is_open or any(_is_file(folder / word) for folder in self.path)):
+            self.unfollowed.append(_said(where, verb, "by", "PATH"))  # where bash looks before it looks here
         for place in dict.fromkeys(self._file_at(base / word, verb) for base in bases):
             if verb in _DATA:
                 self.add(place)
@@ -170,7 +224,7 @@ class _Found:
     def _add_named(self, words: Sequence[str], bases: Sequence[Path]) -> None:
         """Count the files of the repository that a command names: a script that it runs, for one."""
         for name in {piece for word in words for piece in _BETWEEN_WORDS.split(word) if piece}:
-            for place in {base / name for base in bases}:
+            for place in dict.fromkeys(base / name for base in bases):
                 if _is_file(place) and _real(place).is_relative_to(_real(self.root)):
                     self.add(place)
 
@@ -192,54 +246,3 @@ def _real(path: Path) -> Path:
 def _said(where: str, *words: str) -> str:
     """Name a command by its first words; its arguments may be secrets."""
     return f"{where} ({' '.join(words)})" if all(map(_SPOKEN.fullmatch, words)) else where
-
-
-def _commands(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The simple commands of a script with their lines, as near as can be told without a shell; empty: it cannot."""
-    number = 1
-    for line in re.split(r"(?<!\\)\n", text):
-        tokens = _tokens(line.replace("\\\n", " "))
-        yield from [(number, [])] if tokens is None else ((number, command) for command in _split(tokens))
-        number += line.count("\n") + 1
-
-
-def _tokens(line: str) -> list[str] | None:
-    """The words and operators of a line; None where a quote is left open, if not by a comment."""
-    if line.lstrip().startswith("#"):
-        return []
-    for text in (line, re.sub(r"\s#.*", "", line)):
-        lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
-        lexer.whitespace_split, lexer.commenters = True, ""  # it would take a # within a word for a comment
-        with contextlib.suppress(ValueError):
-            return list(lexer)
-    return None
-
-
-def _split(tokens: Sequence[str]) -> Iterator[list[str]]:
-    command: list[str] = []
-    redirected = False
-    for word in tokens:
-        if word and set(word) <= set("<>&|();"):
-            if word in ("<(", ">("):
-                command.append("$(")
-            elif word[0] in "<>" or word[-1] in "<>":
-                redirected = True
-                if word.startswith("<<"):  # a document follows, whose lines are no commands
-                    yield []
-            elif word == "(" and command and command[-1].endswith("$"):
-                pass  # the inside of $(...) is part of the command that it is in
-            else:
-                yield from _plain(command)
-                command = []
-        elif redirected:
-            redirected = False
-        else:
-            command.append(word)
-    yield from _plain(command)
-
-
-def _plain(command: list[str]) -> Iterator[list[str]]:
-    while command and command[0] in _KEYWORDS:
-        command = command[1:]
-    if command:
-        yield command

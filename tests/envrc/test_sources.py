@@ -164,3 +164,79 @@ def test_too_many_files_are_said_to_be(root: Path) -> None:
 def test_whatever_it_holds_it_can_be_looked_at(root: Path, text: str) -> None:
     (root / ".envrc").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert not look(root, root).unreadable
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "strict_env source ./lib",
+        "unstrict_env dotenv lib",
+        "strict_env unstrict_env . lib",
+        "builtin source lib",
+        "source -- lib",
+        "export $(<lib)",
+        "export $(< lib)",
+        "while read -r line; do export $line; done < lib",
+        "echo two backslashes \\\\\nsource lib",
+        "# a comment goes on \\\nsource lib",
+        "echo a # a comment goes on \\\nsource lib",
+        "echo 'a # b'; source lib # it's a comment",
+        "true>&2;source lib",
+        "echo '\nsource lib",
+    ],
+)
+def test_a_file_is_found_however_it_is_read(root: Path, line: str) -> None:
+    assert set(stands(root, line, lib="export A=1").files) == {".envrc", "lib"}
+
+
+def test_what_a_file_reads_that_is_read_in_a_roundabout_way_is_covered(root: Path) -> None:
+    envrc = stands(root, "strict_env source ./a; builtin . ./b", a="source ./c", b="source ./d")
+    assert list(envrc.files) == [".envrc", "a", "c", "b", "d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("PATH_add bin\nenv_vars_required A", "line 2 of .envrc (env_vars_required by PATH)"),
+        ("PATH_add bin\nsource_env lib", "line 2 of .envrc (source_env by PATH)"),
+        ("PATH_add $X\nstrict_env", "line 2 of .envrc (strict_env by PATH)"),
+        ("path_add PATH bin\nMANPATH_add man", "line 2 of .envrc (MANPATH_add by PATH)"),
+        ("export PATH=$PWD/bin:$PATH\nenv_vars_required A", "line 2 of .envrc (env_vars_required by PATH)"),
+        ("PATH_add bin\nsource lib", "line 2 of .envrc (source by PATH)"),
+    ],
+)
+def test_what_may_run_a_program_of_the_repository_s_is_named(root: Path, text: str, said: str) -> None:
+    assert stands(root, text, lib="").unfollowed == (said,)
+
+
+@pytest.mark.parametrize("text", ["PATH_add /usr/x\nenv_vars_required A", "PATH_add ~/bin\nstrict_env", "has x"])
+def test_what_runs_the_user_s_own_programs_is_harmless(root: Path, text: str) -> None:
+    assert stands(root, text).unfollowed == ()
+
+
+def test_a_bare_name_that_bash_finds_on_path_is_named(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "lib").write_text("")
+    stands(root, "source lib\nsource ./lib\nsource other\n", lib="")
+
+    assert look(root, root, f"/usr/bin:{tmp_path}/bin").unfollowed == ("line 1 of .envrc (source by PATH)",)
+    assert look(root, root, "/usr/bin").unfollowed == ()
+
+
+def test_what_is_too_long_to_be_read_is_covered_and_named(root: Path) -> None:
+    text = "echo " + "x" * 300_000 + "\nsource lib\n"
+    before = stands(root, "source ./long", long=text)
+    after = stands(root, "source ./long", long=f"{text} ")
+
+    assert before.unfollowed == ("what long does: it is too long to be read here",)
+    assert after.changed_since(before.files) == ["long"]
+    assert (stands(root, text).unfollowed, look(root, root).text) == (
+        ("what .envrc does: it is too long to be read here",),
+        text.encode(),
+    )
+
+
+def test_files_that_are_only_named_are_bounded_too(root: Path) -> None:
+    text = "".join(f"dotenv f{number}\n" for number in range(200))
+    envrc = stands(root, text)
+    assert (len(envrc.files), envrc.unfollowed) == (100, ("whatever comes after the first 100 files",))
