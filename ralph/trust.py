@@ -1,4 +1,8 @@
-"""The versions of `.envrc` that the user trusts: one small file each, so that two ralphs never write the same one."""
+"""The versions of `.envrc` that the user trusts: one small file each, so that two ralphs never write the same one.
+
+Where he has trusted none, the one that stood when ralph first ran there is kept in its place: no agent of ralph's had a
+part in it.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -14,11 +18,12 @@ from ralph.files import make_private_directory, named_in_faults, replace_file
 from ralph.journal import repo_key
 
 DIRENV = "direnv"
+NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The files that were trusted or used, by their content, and on whose word."""
+    """The files that were trusted or used, by their content, and on whose word; on nobody's, they only stood there."""
 
     files: Mapping[str, str]
     by: str
@@ -26,7 +31,7 @@ class Record:
     @property
     def is_consent(self) -> bool:
         """The user told ralph so; what he told his direnv is for that to say, and to take back."""
-        return self.by != DIRENV
+        return self.by not in (DIRENV, NOBODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class TrustStore:
         self._folder = ralph_dir / "trust"
 
     def recorded(self, root: Path) -> Record | None:
-        """What was trusted there, or used; None: nothing was."""
+        """What was trusted there, or used, or stood there first; None: ralph never ran there."""
         file = self._file(root)
         try:
             document = tomllib.loads(file.read_text("utf-8"))
@@ -57,19 +62,32 @@ class TrustStore:
         known = {str(name): str(digest) for name, digest in cast("dict[str, object]", files).items()}
         return Record(known, str(document.get("by")))
 
-    def record(self, envrc: Envrc, by: str, at: str) -> None:
+    def record(self, envrc: Envrc, by: str, at: str) -> Record:
         """Write down what stands: trusted, or, `by` direnv, used."""
-        document = {"path": str(envrc.path), "by": by, "at": at, "files": dict(envrc.files)}
-        make_private_directory(self._folder)
-        replace_file(self._file(envrc.root), tomli_w.dumps(document))
+        return self._write(envrc.root, Record(envrc.files, by), at)
 
-    def forget(self, root: Path) -> bool:
-        """Trust nothing there any more; tell whether anything was."""
-        file = self._file(root)
-        with named_in_faults(file):
-            known = file.exists()
-            file.unlink(missing_ok=True)
-        return known
+    def first_seen(self, envrc: Envrc, at: str, *, as_it_began: bool) -> Record:
+        """Write down what stands where ralph runs for the first time; nothing, if a session may have changed it."""
+        return self._write(envrc.root, Record(envrc.files if as_it_began else {}, NOBODY), at)
+
+    def forget(self, root: Path, at: str) -> bool:
+        """Trust nothing there any more; tell whether anything was. That it stood there is not forgotten."""
+        try:
+            record = self.recorded(root)
+        except StateError:
+            with named_in_faults(self._file(root)):
+                self._file(root).unlink()
+            return True
+        if record is None or record.by == NOBODY:
+            return False
+        self._write(root, Record(record.files, NOBODY), at)
+        return True
+
+    def _write(self, root: Path, record: Record, at: str) -> Record:
+        document = {"path": str(root / NAME), "by": record.by, "at": at, "files": dict(record.files)}
+        make_private_directory(self._folder)
+        replace_file(self._file(root), tomli_w.dumps(document))
+        return record
 
     def _file(self, root: Path) -> Path:
         return self._folder / f"{repo_key(root)}.toml"
@@ -87,7 +105,8 @@ def judge(envrc: Envrc, record: Record | None, *, allows: bool, denies: bool, be
     """Decide whether a `.envrc` may be executed; None: it may.
 
     The user's direnv speaks for `.envrc` alone, not for what that reads: those files must be the ones that were used
-    before. And it counts only for the version that stood when the run began (`began`): an agent can call direnv, too.
+    before; only a new version of `.envrc` brings new ones with it. And it counts only for what stood when the run
+    began (`began`; None: it begins now; empty: nobody knows any more): an agent can call direnv, too.
     """
     if envrc.unreadable:
         return Doubt(f"{envrc.unreadable[0]} cannot be read")
@@ -96,14 +115,27 @@ def judge(envrc: Envrc, record: Record | None, *, allows: bool, denies: bool, be
     changed = [] if record is None else envrc.changed_since(record.files)
     if record is not None and record.is_consent and not changed:
         return None
+    if began == "":
+        return Doubt("what stood when this run began is not known any more")
     if began is not None and began != envrc.digest:
         return Doubt(_named(changed, "since this run began"))
-    others = [name for name in changed if name != NAME and record is not None and name in record.files]
+    used: Mapping[str, str] = {} if record is None else record.files
+    others = [name for name in changed if name != NAME and (name in used or NAME not in changed)]
     if allows and not others:
         return None
-    if record is None or not changed:
+    if allows and record is not None and record.by == NOBODY:
+        return Doubt(_named(others, "since ralph first ran here"))
+    if record is None or record.by == NOBODY or not changed:
         return Doubt("nobody has trusted it")
     return Doubt(_named(changed, "since it was trusted"))
+
+
+def flag_counts(envrc: Envrc, record: Record) -> bool:
+    """Tell whether `--trust-envrc` speaks for what stands: only if it is what ralph knows of already.
+
+    The flag stands in scripts and loops, where nobody looks at what an agent has written since the last run.
+    """
+    return not envrc.unreadable and record.files == envrc.files
 
 
 def _named(changed: list[str], since: str) -> str:

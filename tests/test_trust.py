@@ -5,7 +5,7 @@ import pytest
 
 from ralph.envrc.sources import Envrc, look
 from ralph.errors import StateError
-from ralph.trust import DIRENV, Doubt, Record, TrustStore, judge
+from ralph.trust import DIRENV, NOBODY, Doubt, Record, TrustStore, flag_counts, judge
 
 AT = "2026-11-16T12:00:00Z"
 
@@ -66,6 +66,31 @@ def test_a_file_that_the_allowed_version_reads_for_the_first_time_is_allowed_wit
     assert why(envrc, before, allows=True) == ""
 
 
+def test_direnv_s_word_for_an_old_version_lets_no_new_file_in(envrc: Envrc) -> None:
+    before = Record({".envrc": envrc.files[".envrc"]}, DIRENV)
+    assert why(envrc, before, allows=True) == "lib changed since it was trusted"
+
+
+def test_what_only_stood_there_was_trusted_by_nobody(envrc: Envrc) -> None:
+    assert why(envrc, Record(envrc.files, NOBODY)) == "nobody has trusted it"
+    assert why(envrc, Record({".envrc": "0" * 64}, NOBODY)) == "nobody has trusted it"
+    assert why(envrc, Record(envrc.files, NOBODY), allows=True) == ""
+    written_since = Record({**envrc.files, "lib": "0" * 64}, NOBODY)
+    assert why(envrc, written_since, allows=True) == "lib changed since ralph first ran here"
+
+
+def test_direnv_s_word_needs_to_know_how_the_run_began(envrc: Envrc) -> None:
+    assert why(envrc, None, allows=True, began="") == "what stood when this run began is not known any more"
+    assert why(envrc, Record(envrc.files, "ralph trust"), began="") == ""
+
+
+def test_the_flag_speaks_for_what_is_known_alone(tmp_path: Path, envrc: Envrc) -> None:
+    store = TrustStore(tmp_path / "state")
+    assert flag_counts(envrc, store.first_seen(envrc, AT, as_it_began=True))
+    assert not flag_counts(envrc, store.first_seen(envrc, AT, as_it_began=False))
+    assert not flag_counts(envrc, changed(envrc, "lib"))
+
+
 def test_what_direnv_allowed_once_it_must_still_allow(envrc: Envrc) -> None:
     record = Record(envrc.files, DIRENV)
     assert why(envrc, record, allows=True) == ""
@@ -91,7 +116,8 @@ def test_a_record_is_read_back(tmp_path: Path, root: Path, envrc: Envrc) -> None
 
     assert store.recorded(root) == Record(envrc.files, "ralph trust")
     assert store.recorded(tmp_path) is None
-    assert (store.forget(root), store.forget(root), store.recorded(root)) == (True, False, None)
+    assert (store.forget(root, AT), store.forget(root, AT)) == (True, False)
+    assert store.recorded(root) == Record(envrc.files, NOBODY)  # it stood there, all the same
 
 
 @pytest.mark.parametrize("text", ["files = 1\n", 'path = "/elsewhere"\n[files]\n', ""])

@@ -17,7 +17,7 @@ from ralph.envrc.variables import Variables, let_through
 from ralph.errors import Interrupted, RalphError
 from ralph.files import named_in_faults, replace_file
 from ralph.quantities import timestamp
-from ralph.trust import DIRENV, Doubt, TrustStore, judge
+from ralph.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,19 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The version of `.envrc` that stood when a run began, which its directory keeps; None: this begins one."""
+    """The version of `.envrc` that stood when a run began, which its directory keeps.
+
+    None: it begins now. Empty: it began, and its directory does not tell with what; so it stays.
+    """
 
     digest: str | None
 
     @classmethod
     def of(cls, directory: Path) -> "Beginning":
+        """The beginning of a run that goes on."""
         file = directory / "envrc"
         with named_in_faults(file):
-            return cls(file.read_text("utf-8", "replace").strip() if file.is_file() else None)
+            return cls(file.read_text("utf-8", "replace").strip() if file.is_file() else "")
 
     def keep(self, envrc: Envrc, directory: Path) -> None:
         """Write down what stands, for the starts to come; what was written at the beginning stays."""
@@ -71,12 +75,12 @@ def surround(
     trusting: bool = False,
 ) -> Surroundings:
     """Settle the environment; `trusting`: the user trusts what stands, if it is what stood when the run began."""
-    if not envrc.exists:
-        return Surroundings(env, f"there is no {NAME} here to be trusted" if trusting else "")
     try:
         doubt = _doubt(envrc, env, TrustStore(ralph_dir), beginning, trusting=trusting)
     except RalphError as error:  # its record cannot be read or written
         doubt = Doubt(f"{error.message} ({error.hint})")
+    if not envrc.exists:
+        return Surroundings(env, f"there is no {NAME} here to be trusted" if trusting else "")
     if doubt is not None:
         return _without(envrc, env, doubt.why, f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}")
     used = _evaluated(envrc, stage, env, timeout)
@@ -88,14 +92,18 @@ def surround(
 def _doubt(
     envrc: Envrc, env: Mapping[str, str], store: TrustStore, beginning: Beginning, *, trusting: bool
 ) -> Doubt | None:
-    at = timestamp(time.time())
-    if trusting and not envrc.unreadable and beginning.digest in (None, envrc.digest):
-        store.record(envrc, "--trust-envrc", at)
+    at, began = timestamp(time.time()), beginning.digest
     record, word = store.recorded(envrc.root), direnv.word_on(envrc, env)
-    doubt = judge(envrc, record, allows=word.allows, denies=word.denies, began=beginning.digest)
-    if doubt is None and (record is None or record.files != envrc.files):
+    if record is None:
+        record = store.first_seen(envrc, at, as_it_began=began in (None, envrc.digest))
+    if spoken := trusting and flag_counts(envrc, record):
+        record = store.record(envrc, "--trust-envrc", at)
+    doubt = judge(envrc, record, allows=word.allows, denies=word.denies, began=began)
+    if doubt is None and (record.by == NOBODY or record.files != envrc.files):
         store.record(envrc, DIRENV, at)
-    return doubt
+    if doubt is None or spoken or not trusting or envrc.unreadable or word.denies:
+        return doubt
+    return Doubt(f"{doubt.why}, and --trust-envrc does not speak for what an agent may have written")
 
 
 def _evaluated(envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: float) -> _Used | direnv.Failure:

@@ -33,7 +33,7 @@ def trust(
     root = gitrepo.open_repo(place.parent if place.name == sources.NAME and not place.is_dir() else place).root
     store = TrustStore(settings.ralph_dir(env))
     if forget:
-        known = store.forget(root)
+        known = store.forget(root, timestamp(time.time()))
         typer.echo(f"{root / sources.NAME}: {'no longer trusted' if known else 'was not trusted'}")
         return
     envrc = sources.look(root, home(env))

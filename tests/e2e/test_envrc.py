@@ -200,7 +200,8 @@ def test_what_the_agent_changed_is_not_executed_at_the_next_start(
     assert (second.exit_code, len(commits(repo))) == (4, 4)
     assert not evaluated(repo)
     assert {"direnv", "bash", "touch"} & set(executed(tmp_path / "trace")) == set()
-    assert header(second).startswith(f"not used: {changed} changed since this run began; look at it, then: ralph trust")
+    assert header(second).startswith(f"not used: {changed} changed since this run began")
+    assert header(second).endswith(f"; look at it, then: ralph trust {repo}")
     assert "FROM_ENVRC" not in seen(agent)
 
     ralph("trust")
@@ -245,8 +246,47 @@ def test_one_that_appears_is_not_what_was_trusted(
 
     second = ralph("run", "goal.md", "--max-iterations", "2", "--trust-envrc")
 
-    assert header(second).startswith("not used: it changed since this run began")
+    assert header(second).startswith("not used: .envrc changed since this run began")
     assert not evaluated(repo)
+
+
+@pytest.mark.parametrize("first", [["--trust-envrc"], []])
+@pytest.mark.parametrize("stands", [True, False])
+def test_the_flag_of_a_new_run_does_not_trust_what_an_agent_wrote(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path, first: list[str], stands: bool
+) -> None:
+    if not stands:
+        (repo / ".envrc").unlink()
+    write_goal(repo, name="g2.md")
+    commit_all(repo, "two goals")
+    claude_script([run("echo 'touch .git/evaluated' >> .envrc"), summary("DONE")], [summary("DONE")])
+    assert ralph("run", "goal.md", *first).exit_code == 0
+
+    second = ralph("run", "g2.md", "--trust-envrc")
+
+    assert (second.exit_code, evaluated(repo)) == (0, False)
+    assert "and --trust-envrc does not speak for what an agent may have written" in header(second)
+    assert header(second).endswith(f"; look at it, then: ralph trust {repo}")
+
+    ralph("trust")
+    assert header(ralph("run", "g2.md", "--trust-envrc")).startswith(f"{2 if stands else 0} variable")
+
+
+def test_a_run_whose_directory_was_lost_does_not_begin_anew(
+    repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
+) -> None:
+    claude_script([run("echo 'touch .git/evaluated' >> .envrc"), summary("one")], [summary("two")])
+    ralph("run", "goal.md", "--max-iterations", "1")
+    shutil.rmtree(world / "ralph")
+    allow(ralph, direnv)  # as the agent could have
+
+    second = ralph("run", "goal.md", "--max-iterations", "2", "--trust-envrc")
+
+    assert "rebuilt from 1 commits" in second.stdout
+    assert not evaluated(repo)
+    assert header(second).startswith(
+        "not used: what stood when this run began is not known any more, and --trust-envrc"
+    )
 
 
 def test_the_agent_s_edits_change_nothing_in_the_start_that_runs(
