@@ -1,6 +1,8 @@
 """The environment that ralph was started with: the only door to it, and light enough for whoever needs nothing else."""
 
+import contextlib
 import os
+from collections.abc import Generator
 
 _GIT_REDIRECTIONS = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE",
@@ -18,3 +20,17 @@ def without_redirections() -> dict[str, str]:
     for name in _GIT_REDIRECTIONS:
         os.environ.pop(name, None)
     return inherited()
+
+
+@contextlib.contextmanager
+def searching(path: str) -> Generator[None]:
+    """Have PATH be another one for as long as this takes."""
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = path
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before

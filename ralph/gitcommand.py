@@ -4,12 +4,15 @@
 """
 
 import contextlib
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from ralph import environ
 from ralph.errors import RepoError, UsageError
+from ralph.searchpath import outside
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
@@ -45,9 +48,11 @@ def run_git(
     root: Path, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
+    path = _path(root)
     try:
-        import git
-    except ImportError as error:  # GitPython looks for the command when it is imported
+        with environ.searching(path):  # GitPython runs the command when it is imported
+            import git
+    except ImportError as error:
         raise UsageError("git was not found", "install git, and see that it is on PATH") from error
 
     with contextlib.ExitStack() as stack:
@@ -64,7 +69,7 @@ def run_git(
                 with_extended_output=True,
                 with_exceptions=False,
                 strip_newline_in_stdout=False,
-                env={**_ENVIRONMENT, **(pinned or {})},
+                env={**_ENVIRONMENT, "PATH": path, **(pinned or {})},  # git itself is looked for there, too
                 start_new_session=True,
             )
         except git.GitCommandNotFound as error:
@@ -72,6 +77,12 @@ def run_git(
                 f"cannot run git in {root}: {error.stderr.strip() or 'not found'}", "install git, or check the path"
             ) from error
         return outcome
+
+
+@functools.cache
+def _path(root: Path) -> str:
+    """Where git, and what it calls, is looked for: settled once, before any agent works."""
+    return outside(environ.inherited().get("PATH", os.defpath), root) or os.defpath  # an empty one is where one stands
 
 
 def last_line(text: str) -> str:

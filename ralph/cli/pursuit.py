@@ -11,10 +11,9 @@ from ralph.cli.greeting import farewell, greeting
 from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.cli.surroundings import Beginning, home, surround
+from ralph.cli.surroundings import Beginning, passed_over, stands, surround
 from ralph.cli.workplace import Workplace, listed
 from ralph.dossier import Facts, dossier
-from ralph.envrc import sources
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.events import Guided, RunEnded, RunStarted, Tag, Text
 from ralph.excerpt import both_ends
@@ -132,7 +131,7 @@ class Pursuit:
     def _surround(self, saved: Saved | None) -> list[str]:
         """Settle the environment of the agent and the check; say so if `.envrc` is not used for it."""
         root, env = self.repo.root, self.asked.env
-        self.envrc = sources.look(root, home(env))
+        self.envrc = stands(root, env)
         self.beginning = Beginning(None) if saved is None else Beginning.of(self.journal.directory)
         around = surround(
             self.envrc,
@@ -146,7 +145,7 @@ class Pursuit:
         self.prepared = replace(self.prepared, env=around.env, envrc=around.header)
         if self.prepared.check is not None:
             require_program(self.prepared.check, root, around.env.get("PATH", ""))
-        return [around.note] if around.note else []
+        return [*passed_over(root, env), *([around.note] if around.note else [])]
 
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph import searchpath
 from ralph.cli.stage import Stage
 from ralph.envrc import direnv, sources, static
 from ralph.envrc.sources import MISSING, NAME, Envrc
@@ -60,8 +61,19 @@ class _Used:
     uncovered: tuple[str, ...] = ()
 
 
-def home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or Path.home())
+def stands(root: Path, env: Mapping[str, str]) -> Envrc:
+    """Read the `.envrc` of a repository; nothing is executed."""
+    return sources.look(root, Path(env.get("HOME") or Path.home()), _searched(root, env))
+
+
+def passed_over(root: Path, env: Mapping[str, str]) -> list[str]:
+    """Say which programs of the repository's ralph would have run, by PATH, and does not."""
+    found = searchpath.passed_over(("git", "direnv"), env.get("PATH", ""), root)
+    return [f"ralph does not run {place}, which lies in the repository: it goes on on PATH" for place in found]
+
+
+def _searched(root: Path, env: Mapping[str, str]) -> str:
+    return searchpath.outside(env.get("PATH", ""), root)
 
 
 def surround(
@@ -107,22 +119,30 @@ def _doubt(
 
 
 def _evaluated(envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: float) -> _Used | direnv.Failure:
-    program = shutil.which("direnv", path=env.get("PATH"))
+    path = _searched(envrc.root, env)
+    program = shutil.which("direnv", path=path)
     if program is None:
         plain = static.read(envrc.text.decode("utf-8", "replace"))
         omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
         return _Used(let_through(plain.values), f"read as text{omitted}")
     signals = stage.signals
     changes = direnv.export(
-        program, envrc, env, guardian=stage.guardian, timeout=timeout, stop_requests=lambda: signals.count
+        program,
+        envrc,
+        {**env, "PATH": path},
+        guardian=stage.guardian,
+        timeout=timeout,
+        stop_requests=lambda: signals.count,
     )
     if signals.first is not None:
         raise Interrupted(signals.first)
     if isinstance(changes, direnv.Failure):
         return changes
-    after = sources.look(envrc.root, home(env))
+    after = stands(envrc.root, env)
     if any(envrc.files.get(name, MISSING) != MISSING for name in after.changed_since(envrc.files)):
         return direnv.Failure("it changed while it was evaluated", "look at it, then run this again")
+    if added := changes.get("PATH"):
+        changes = {**changes, "PATH": searchpath.rejoined(added, env.get("PATH", ""))}
     return _Used(let_through(changes), "by direnv", envrc.unfollowed)
 
 

@@ -14,8 +14,7 @@ from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in
 from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.cli.surroundings import Beginning, Surroundings, home, surround
-from ralph.envrc import sources
+from ralph.cli.surroundings import Beginning, Surroundings, passed_over, stands, surround
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.events import RunEnded, RunStarted, Tag, Text
 from ralph.files import replace_file
@@ -79,14 +78,14 @@ class Surveying:
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
             recorder(self._started())
-            if self.around.note:
-                recorder(Text(Tag.SYS, self.around.note))
+            for note in (*passed_over(self.root, self.env), *filter(None, [self.around.note])):
+                recorder(Text(Tag.SYS, note))
             return self._survey(recorder)
 
     def _surround(self) -> Surroundings:
         """Settle the environment of the agent, before the tree is taken down: `.envrc` may add to it."""
         return surround(
-            sources.look(self.root, home(self.env)),
+            stands(self.root, self.env),
             self.stage,
             self.env,
             ralph_dir=settings.ralph_dir(self.env),

@@ -20,7 +20,7 @@ def trust(
     import time
 
     from ralph import environ, gitrepo, settings
-    from ralph.cli.surroundings import home
+    from ralph.cli.surroundings import stands
     from ralph.envrc import direnv, sources
     from ralph.errors import UsageError
     from ralph.quantities import timestamp
@@ -36,7 +36,7 @@ def trust(
         known = store.forget(root, timestamp(time.time()))
         typer.echo(f"{root / sources.NAME}: {'no longer trusted' if known else 'was not trusted'}")
         return
-    envrc = sources.look(root, home(env))
+    envrc = stands(root, env)
     if not envrc.exists:
         raise UsageError(f"{envrc.path}: there is none", "go to the repository that has one, or name it")
     if envrc.unreadable:

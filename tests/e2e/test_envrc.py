@@ -339,6 +339,26 @@ def test_neither_ralph_s_git_nor_its_settings_see_it(
     assert seen(agent)["RALPH_MAX_ITERATIONS"] == "7"
 
 
+@pytest.mark.parametrize("place", ["bin", "."])
+def test_programs_of_the_repository_s_that_are_on_path_are_not_run_by_ralph(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path, place: str
+) -> None:
+    (repo / "bin").mkdir()
+    for name in ("git", "direnv", "bash", "env"):
+        (repo / "bin" / name).write_text(f"#!/bin/sh\ntouch {repo}/.git/evaluated\n")
+        (repo / "bin" / name).chmod(0o755)
+    write_envrc(repo, "export FROM_ENVRC=1\nenv_vars_required FROM_ENVRC\nPATH_add tools\n")
+    agent = done_once(claude_script)
+    folder = repo / "bin" if place == "bin" else "../repo/bin"  # as a shell's direnv has it, or anyhow
+
+    done = ralph("run", "goal.md", "--trust-envrc", env={"PATH": f"{folder}:{ralph.env['PATH']}"})
+
+    assert (done.exit_code, evaluated(repo)) == (0, False)
+    assert header(done) == "2 variables by direnv: FROM_ENVRC, PATH"
+    assert f"ralph does not run {folder}/git, which lies in the repository" in " ".join(done.stdout.split())
+    assert {str(folder), f"{repo}/tools"} <= set(seen(agent)["PATH"].split(":"))
+
+
 def test_what_would_change_other_programs_is_dropped(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
 ) -> None:
