@@ -108,8 +108,8 @@ def judge(envrc: Envrc, record: Record | None, *, allows: bool, denies: bool, be
     before; only a new version of `.envrc` brings new ones with it. And it counts only for what stood when the run
     began (`began`; None: it begins now; empty: nobody knows any more): an agent can call direnv, too.
     """
-    if envrc.unreadable:
-        return Doubt(f"{envrc.unreadable[0]} cannot be read")
+    if envrc.obstacle:
+        return Doubt(envrc.obstacle)
     if denies:
         return Doubt("your direnv denies it")
     changed = [] if record is None else envrc.changed_since(record.files)
@@ -135,7 +135,7 @@ def flag_counts(envrc: Envrc, record: Record) -> bool:
 
     The flag stands in scripts and loops, where nobody looks at what an agent has written since the last run.
     """
-    return not envrc.unreadable and record.files == envrc.files
+    return not envrc.obstacle and record.files == envrc.files
 
 
 def _named(changed: list[str], since: str) -> str:

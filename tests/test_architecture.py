@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "accounts": {"files", "runners"},
     "check": {"excerpt", "lines", "process"},
     "environ": set(),
-    "envrc": {"jsonline", "process"},
+    "envrc": {"files", "jsonline", "process"},
     "files": set(),
     "footprint": {"excerpt", "gitcommand"},
     "gitcommand": {"environ", "searchpath"},

@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_not_trusted(root: Path) -> None:
     (root / ".envrc").unlink()
     (root / ".envrc").mkdir()
     envrc = look(root, root)
-    assert why(envrc, Record(envrc.files, "ralph trust"), allows=True) == ".envrc cannot be read"
+    assert why(envrc, Record(envrc.files, "ralph trust"), allows=True) == ".envrc is a directory"
 
 
 def test_a_record_is_read_back(tmp_path: Path, root: Path, envrc: Envrc) -> None:

@@ -129,7 +129,7 @@ class Pursuit:
         return unfinished
 
     def _surround(self, saved: Saved | None) -> list[str]:
-        """Settle the environment of the agent and the check; say so if `.envrc` is not used for it."""
+        """Settle the environment of the agent and the check; tell what of it the header does not say."""
         root, env = self.repo.root, self.asked.env
         self.envrc = stands(root, env)
         self.beginning = Beginning(None) if saved is None else Beginning.of(self.journal.directory)
@@ -145,7 +145,8 @@ class Pursuit:
         self.prepared = replace(self.prepared, env=around.env, envrc=around.header)
         if self.prepared.check is not None:
             require_program(self.prepared.check, root, around.env.get("PATH", ""))
-        return [*passed_over(root, env), *([around.note] if around.note else [])]
+        unsaid = [around.note] if around.note and not self.stage.greets else []
+        return [*passed_over(root, env), *unsaid]
 
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""

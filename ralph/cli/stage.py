@@ -43,9 +43,14 @@ class Stage:
         """How long this start has taken."""
         return time.monotonic() - self.started
 
+    @property
+    def greets(self) -> bool:
+        """Tell whether the first words are shown."""
+        return not self._as_json and self._detail is not Detail.QUIET
+
     def say(self, lines: Iterable[tuple[str, str]], *, first: bool = False) -> None:
         """Say what is no event's: to people, and the `first` words only to those who did not ask for quiet."""
-        if not self._as_json and not (first and self._detail is Detail.QUIET):
+        if self.greets or not (self._as_json or first):
             for label, text in lines:
                 self._console.say(label, text)
 

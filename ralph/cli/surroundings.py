@@ -17,6 +17,7 @@ from ralph.envrc.sources import MISSING, NAME, Envrc
 from ralph.envrc.variables import Variables, let_through
 from ralph.errors import Interrupted, RalphError
 from ralph.files import named_in_faults, replace_file
+from ralph.journal import repo_key
 from ralph.quantities import timestamp
 from ralph.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 
@@ -29,7 +30,7 @@ class Surroundings:
     header: str = ""
     """A line for people; empty where there is nothing to say."""
     note: str = ""
-    """Why `.envrc` is not used, for whoever reads events."""
+    """Why `.envrc` is not used, for whoever is shown no header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,9 @@ def surround(
     if not envrc.exists:
         return Surroundings(env, f"there is no {NAME} here to be trusted" if trusting else "")
     if doubt is not None:
-        return _without(envrc, env, doubt.why, f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}")
-    used = _evaluated(envrc, stage, env, timeout)
+        trust = f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}"
+        return _without(envrc, env, doubt.why, "make it a plain file, or remove it" if envrc.obstacle else trust)
+    used = _evaluated(envrc, stage, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root))
     if isinstance(used, direnv.Failure):
         return _without(envrc, env, used.why, used.hint)
     return Surroundings(used.variables.over(env), _told(used))
@@ -113,12 +115,14 @@ def _doubt(
     doubt = judge(envrc, record, allows=word.allows, denies=word.denies, began=began)
     if doubt is None and (record.by == NOBODY or record.files != envrc.files):
         store.record(envrc, DIRENV, at)
-    if doubt is None or spoken or not trusting or envrc.unreadable or word.denies:
+    if doubt is None or spoken or not trusting or envrc.obstacle or word.denies:
         return doubt
     return Doubt(f"{doubt.why}, and --trust-envrc does not speak for what an agent may have written")
 
 
-def _evaluated(envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: float) -> _Used | direnv.Failure:
+def _evaluated(
+    envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: float, folder: Path
+) -> _Used | direnv.Failure:
     path = _searched(envrc.root, env)
     program = shutil.which("direnv", path=path)
     if program is None:
@@ -130,6 +134,7 @@ def _evaluated(envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: floa
         program,
         envrc,
         {**env, "PATH": path},
+        folder,
         guardian=stage.guardian,
         timeout=timeout,
         stop_requests=lambda: signals.count,
@@ -160,6 +165,7 @@ def _told(used: _Used) -> str:
     said += [
         _listed("unset: ", sorted(variables.unset)),
         _listed("dropped: ", sorted(variables.dropped)),
+        _listed("left out, for it is not UTF-8: ", sorted(variables.garbled)),
         _listed("not covered by trust: ", used.uncovered),
     ]
     return " · ".join(filter(None, said))

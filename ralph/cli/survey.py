@@ -78,7 +78,8 @@ class Surveying:
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
             recorder(self._started())
-            for note in (*passed_over(self.root, self.env), *filter(None, [self.around.note])):
+            unsaid = [self.around.note] if self.around.note and not self.stage.greets else []
+            for note in (*passed_over(self.root, self.env), *unsaid):
                 recorder(Text(Tag.SYS, note))
             return self._survey(recorder)
 

@@ -30,7 +30,14 @@ def trust(
     env = environ.without_redirections()
     refuse_sessions(env)
     place = path or Path.cwd()
-    root = gitrepo.open_repo(place.parent if place.name == sources.NAME and not place.is_dir() else place).root
+    named = place.name == sources.NAME and not place.is_dir()
+    folder = (place.parent if named else place).resolve()
+    root = gitrepo.open_repo(folder).root
+    if folder != root and (named or (folder / sources.NAME).exists()):
+        only = f"only {root / sources.NAME} is used, the one at the root of the repository"
+        if named:
+            raise UsageError(f"{place} is never used", only)
+        typer.echo(visible(f"note: {only}; {folder / sources.NAME} is not"), err=True)
     store = TrustStore(settings.ralph_dir(env))
     if forget:
         known = store.forget(root, timestamp(time.time()))
@@ -39,8 +46,8 @@ def trust(
     envrc = stands(root, env)
     if not envrc.exists:
         raise UsageError(f"{envrc.path}: there is none", "go to the repository that has one, or name it")
-    if envrc.unreadable:
-        raise UsageError(f"{envrc.unreadable[0]} cannot be read, and so not be trusted", "make it a plain file")
+    if envrc.obstacle:
+        raise UsageError(f"{envrc.obstacle}, and so cannot be trusted", "make it a plain file, or remove it")
     store.record(envrc, "ralph trust", timestamp(time.time()))
     typer.echo(visible(f"{envrc.path} is trusted as it stands, with what it reads:"))
     for name, digest in envrc.files.items():

@@ -8,7 +8,7 @@ whatever content stands there, also what an agent has written.
 import contextlib
 import hashlib
 import os
-import tempfile
+import shutil
 import time
 import tomllib
 from collections.abc import Callable, Generator, Mapping
@@ -20,6 +20,7 @@ import tomli_w
 
 from ralph import jsonline
 from ralph.envrc.sources import Envrc
+from ralph.files import make_private_directory
 from ralph.process import Child, Guardian, StartError
 from ralph.quantities import format_duration
 
@@ -61,6 +62,7 @@ def export(
     program: str,
     envrc: Envrc,
     env: Mapping[str, str],
+    folder: Path,
     *,
     guardian: Guardian,
     timeout: float,
@@ -68,6 +70,7 @@ def export(
 ) -> Mapping[str, str | None] | Failure:
     """Have direnv evaluate the `.envrc`; when this returns, nothing that it started is left. None: unset.
 
+    `folder` is made, and is gone afterwards: if ralph is killed, then the next time.
     Neither what it prints nor what it complains of is kept: there may be secrets in both.
     """
     nowhere = Path(os.devnull)
@@ -77,7 +80,7 @@ def export(
     clean = {name: value for name, value in env.items() if name not in _STATE} | {"PWD": str(envrc.root)}
     try:
         with (
-            _allowing(envrc, env) as config,
+            _allowing(envrc, env, folder) as config,
             Child(
                 [program, "export", "json"],
                 guardian=guardian,
@@ -118,15 +121,16 @@ def _changes(printed: bytes) -> Mapping[str, str | None] | Failure:
 
 
 @contextlib.contextmanager
-def _allowing(envrc: Envrc, env: Mapping[str, str]) -> Generator[Path]:
+def _allowing(envrc: Envrc, env: Mapping[str, str], config: Path) -> Generator[Path]:
     """The user's configuration of direnv, with this one file allowed and no other; his own stays as it is.
 
     Not a data directory of ours with its allow files, for XDG_DATA_HOME means much to others: evaluated under another
     one, a `.envrc` would have pipenv, mise and uv make their environments there.
     """
     own = Path(env["DIRENV_CONFIG"]) if env.get("DIRENV_CONFIG") else _folder(env, "XDG_CONFIG_HOME", ".config")
-    with tempfile.TemporaryDirectory(prefix="ralph-direnv-") as folder:
-        config = Path(folder)
+    shutil.rmtree(config, ignore_errors=True)
+    make_private_directory(config)
+    try:
         for entry in own.iterdir() if own.is_dir() else ():
             if entry.name not in _SETTINGS:
                 (config / entry.name).symlink_to(entry.absolute())
@@ -134,6 +138,8 @@ def _allowing(envrc: Envrc, env: Mapping[str, str]) -> Generator[Path]:
         settings["whitelist"] = {"exact": [str(envrc.path)]}
         (config / _SETTINGS[0]).write_text(tomli_w.dumps(settings))
         yield config
+    finally:
+        shutil.rmtree(config, ignore_errors=True)
 
 
 def _read_settings(own: Path) -> dict[str, object]:

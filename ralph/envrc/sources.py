@@ -16,7 +16,7 @@ from ralph.envrc.script import commands
 
 NAME = ".envrc"
 MISSING = "missing"
-UNREADABLE = "unreadable"
+UNREADABLE = "unreadable: "
 
 _SCRIPTS = {".", "source", "source_env", "source_env_if_exists"}
 _DATA = {"dotenv", "dotenv_if_exists"}
@@ -74,7 +74,12 @@ class Envrc:
     @property
     def unreadable(self) -> tuple[str, ...]:
         """The files whose content nobody can vouch for: pipes, say, and those without the right to read them."""
-        return tuple(name for name, content in self.files.items() if content == UNREADABLE)
+        return tuple(name for name, content in self.files.items() if content.startswith(UNREADABLE))
+
+    @property
+    def obstacle(self) -> str:
+        """Why not all of it can be read, in words; empty if it can."""
+        return next((f"{name} {self.files[name].removeprefix(UNREADABLE)}" for name in self.unreadable), "")
 
     @property
     def digest(self) -> str:
@@ -141,9 +146,10 @@ class _Found:
                     file.seek(0)
                     self.files[name] = hashlib.file_digest(file, "sha256").hexdigest()
                 return content
-            self.files[name] = UNREADABLE if path.exists() else MISSING
+            dangling = name == NAME and path.is_symlink()
+            self.files[name] = UNREADABLE + _nature(path) if path.exists() or dangling else MISSING
         except OSError:
-            self.files[name] = UNREADABLE
+            self.files[name] = f"{UNREADABLE}cannot be read"
         return b""
 
     def _follow(self, words: Sequence[str], where: str, bases: Sequence[Path]) -> None:
@@ -231,6 +237,13 @@ class _Found:
     def _name(self, path: Path) -> str:
         plain = _real(path) if ".." in path.parts else path
         return str(plain.relative_to(self.root)) if plain.is_relative_to(self.root) else str(plain)
+
+
+def _nature(path: Path) -> str:
+    """What it is that is no file."""
+    if not path.exists():
+        return "is a link that leads nowhere"
+    return "is a directory" if path.is_dir() else "is no plain file"
 
 
 def _is_file(path: Path) -> bool:

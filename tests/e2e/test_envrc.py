@@ -336,7 +336,7 @@ def test_neither_ralph_s_git_nor_its_settings_see_it(
     assert (done.exit_code, set(said)) == (0, {"ours none", f"theirs {SECRET}"})
     assert said.count(f"theirs {SECRET}") == 1
     assert "none (see --max-iterations" in done.stdout
-    assert seen(agent)["RALPH_MAX_ITERATIONS"] == "7"
+    assert "RALPH_MAX_ITERATIONS" not in seen(agent)
 
 
 @pytest.mark.parametrize("place", ["bin", "."])
@@ -380,8 +380,8 @@ def test_what_would_change_other_programs_is_dropped(
     assert (done.exit_code, [name for name in names[:5] if name in env]) == (0, [])
     assert (env["ANTHROPIC_API_KEY"], env["RALPH_ITERATION"], env.get("TO_GO"), env["TO_STAY"]) == ("", "1", None, "1")
     assert header(done) == (
-        "2 variables by direnv: ANTHROPIC_API_KEY, RALPH_ITERATION · unset: TO_GO"
-        " · dropped: BASH_ENV, GIT_DIR, LD_PRELOAD_X, NODE_OPTIONS, PYTHONPATH"
+        "1 variable by direnv: ANTHROPIC_API_KEY · unset: TO_GO"
+        " · dropped: BASH_ENV, GIT_DIR, LD_PRELOAD_X, NODE_OPTIONS, PYTHONPATH, RALPH_ITERATION"
     )
 
 
@@ -581,7 +581,10 @@ def test_trust_is_private_and_can_be_taken_back(
 def test_ralph_trust_refuses_where_there_is_nothing_to_trust(tmp_path: Path, repo: Path, ralph: Ralph) -> None:
     (repo / ".envrc").unlink()
     os.mkfifo(repo / ".envrc")
-    assert "cannot be read" in ralph("trust").stderr
+    assert "error: .envrc is no plain file, and so cannot be trusted" in ralph("trust").stderr
+    (repo / ".envrc").unlink()
+    (repo / ".envrc").symlink_to("gone")
+    assert "error: .envrc is a link that leads nowhere" in ralph("trust").stderr
     (repo / ".envrc").unlink()
 
     none, nowhere = ralph("trust"), ralph("trust", cwd=tmp_path)
@@ -589,6 +592,51 @@ def test_ralph_trust_refuses_where_there_is_nothing_to_trust(tmp_path: Path, rep
     assert (none.exit_code, nowhere.exit_code) == (2, 2)
     assert f"{repo}/.envrc: there is none" in none.stderr
     assert "is not in a git repository" in nowhere.stderr
+
+
+def test_ralph_trust_says_that_only_the_one_at_the_root_is_used(repo: Path, ralph: Ralph) -> None:
+    (repo / "sub").mkdir()
+    (repo / "sub" / ".envrc").write_text("export A=1\n")
+
+    named, there = ralph("trust", "sub/.envrc"), ralph("trust", cwd=repo / "sub")
+
+    assert (named.exit_code, named.stdout) == (2, "")
+    assert f"only {repo}/.envrc is used" in " ".join(named.stderr.split())
+    assert there.exit_code == 0
+    assert there.stdout.startswith(f"{repo}/.envrc is trusted as it stands")
+    assert f"{repo}/sub/.envrc is not" in there.stderr
+
+
+def test_what_is_no_file_is_not_to_be_trusted_but_mended(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
+) -> None:
+    (repo / ".envrc").unlink()
+    (repo / ".envrc").symlink_to("gone")
+    commit_all(repo, "a link")
+    done_once(claude_script)
+
+    done = ralph("run", "goal.md", "--trust-envrc")
+
+    said = "not used: .envrc is a link that leads nowhere; make it a plain file, or remove it"
+    assert (done.exit_code, header(done)) == (0, said)
+
+
+def test_that_it_is_not_used_is_said_once(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    done_once(claude_script)
+    assert ralph("run", "goal.md").stdout.count("nobody has trusted it") == 1
+    assert ralph("understand").stdout.count("nobody has trusted it") == 1
+
+
+def test_a_value_that_is_no_text_is_left_out(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
+) -> None:
+    write_envrc(repo, "export ODD=$'a\\xff'\nexport FROM_ENVRC=1\n")
+    agent = done_once(claude_script)
+
+    done = ralph("run", "goal.md", "--trust-envrc")
+
+    assert header(done).startswith("1 variable by direnv: FROM_ENVRC · left out, for it is not UTF-8: ODD")
+    assert "ODD" not in seen(agent)
 
 
 def test_a_record_that_cannot_be_read_trusts_nothing(

@@ -55,7 +55,10 @@ def test_what_newer_versions_deny_is_denied_whatever_it_holds(root: Path) -> Non
     assert heard(root).denies
 
 
-def test_a_file_that_is_a_link_is_evaluated(root: Path) -> None:
+def test_a_file_that_is_a_link_is_evaluated(tmp_path: Path, root: Path) -> None:
+    folder = tmp_path / "state" / "direnv"
+    folder.mkdir(parents=True)
+    (folder / "direnv.toml").write_text("what an evaluation left that was killed")
     (root / ".envrc").rename(root / "its-envrc")
     (root / ".envrc").symlink_to("its-envrc")
     tell("allow", root)
@@ -65,9 +68,10 @@ def test_a_file_that_is_a_link_is_evaluated(root: Path) -> None:
             str(tools.direnv()),
             look(root, root),
             dict(os.environ),
+            folder,
             guardian=guardian,
             timeout=60,
             stop_requests=lambda: 0,
         )
     assert not isinstance(changes, Failure)
-    assert changes["A"] == "1"
+    assert (changes["A"], folder.exists()) == ("1", False)

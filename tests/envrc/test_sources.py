@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.envrc.sources import MISSING, UNREADABLE, Envrc, look
+from ralph.envrc.sources import MISSING, Envrc, look
 
 
 @pytest.fixture
@@ -145,11 +145,16 @@ def test_nothing_a_pipe_and_a_directory_are_told_apart(root: Path) -> None:
 
     (root / ".envrc").mkdir()
     assert (look(root, root).exists, look(root, root).unreadable) == (True, (".envrc",))
-    assert look(root, root).files == {".envrc": UNREADABLE}
+    assert look(root, root).obstacle == ".envrc is a directory"
 
     (root / ".envrc").rmdir()
+    (root / ".envrc").symlink_to(".envrc")
+    assert (look(root, root).exists, look(root, root).obstacle) == (True, ".envrc is a link that leads nowhere")
+
+    (root / ".envrc").unlink()
     os.mkfifo(root / "pipe")
     assert stands(root, "source pipe").unreadable == ("pipe",)
+    assert look(root, root).obstacle == "pipe is no plain file"
 
 
 def test_too_many_files_are_said_to_be(root: Path) -> None:
