@@ -42,7 +42,8 @@ def run(
         bool, typer.Option("--allow-dirty", help="Start although the tree has changes; they join the first commit.")
     ] = False,
     trust_envrc: Annotated[
-        bool, typer.Option("--trust-envrc", help="Trust .envrc, and what it reads, as it stands when the run begins.")
+        bool,
+        typer.Option("--trust-envrc", help="Trust .envrc, and what it reads, as it stood before any agent of ralph's."),
     ] = False,
     as_json: flags.AsJson = False,
     dry_run: Annotated[

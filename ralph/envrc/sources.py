@@ -49,6 +49,9 @@ _BETWEEN_WORDS = re.compile(r"[^\w./+@~-]+")
 _SPOKEN = re.compile(r"[\w./-]{1,40}")
 _MOST_FILES = 100
 _TOO_MANY = f"whatever comes after the first {_MOST_FILES} files"
+_LARGEST = 2**20
+"""Bytes of a `.envrc`; of other files, bytes that are held at once."""
+
 _MOST_TEXT = 2**18
 """Bytes of scripts that are read for what they do, all together: it takes a second, and signals wait."""
 
@@ -142,9 +145,11 @@ class _Found:
         try:
             if path.is_file():
                 with path.open("rb") as file:
-                    content = file.read() if name == NAME else file.read(_MOST_TEXT + 1)
+                    content = file.read(_LARGEST + 1)
                     file.seek(0)
                     self.files[name] = hashlib.file_digest(file, "sha256").hexdigest()
+                if name == NAME and len(content) > _LARGEST:
+                    self.files[name] = f"{UNREADABLE}is larger than {_LARGEST // 2**20} MiB"
                 return content
             dangling = name == NAME and path.is_symlink()
             self.files[name] = UNREADABLE + _nature(path) if path.exists() or dangling else MISSING

@@ -245,3 +245,8 @@ def test_files_that_are_only_named_are_bounded_too(root: Path) -> None:
     text = "".join(f"dotenv f{number}\n" for number in range(200))
     envrc = stands(root, text)
     assert (len(envrc.files), envrc.unfollowed) == (100, ("whatever comes after the first 100 files",))
+
+
+def test_one_that_is_larger_than_any_is_not_read(root: Path) -> None:
+    assert stands(root, "#" * (2**20 + 1)).obstacle == ".envrc is larger than 1 MiB"
+    assert stands(root, "#" * 2**20, lib="#" * 2**21).obstacle == ""
