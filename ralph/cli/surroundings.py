@@ -96,7 +96,7 @@ def surround(
         return Surroundings(env, f"there is no {NAME} here to be trusted" if trusting else "")
     if doubt is not None:
         trust = f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}"
-        return _without(envrc, env, doubt.why, "make it a plain file, or remove it" if envrc.obstacle else trust)
+        return _without(envrc, env, doubt.why, "put a plain, small file there, or none" if envrc.obstacle else trust)
     used = _evaluated(envrc, stage, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root))
     if isinstance(used, direnv.Failure):
         return _without(envrc, env, used.why, used.hint)

@@ -47,7 +47,7 @@ def trust(
     if not envrc.exists:
         raise UsageError(f"{envrc.path}: there is none", "go to the repository that has one, or name it")
     if envrc.obstacle:
-        raise UsageError(f"{envrc.obstacle}, and so cannot be trusted", "make it a plain file, or remove it")
+        raise UsageError(f"{envrc.obstacle}, and so cannot be trusted", "put a plain, small file there, or none")
     store.record(envrc, "ralph trust", timestamp(time.time()))
     typer.echo(visible(f"{envrc.path} is trusted as it stands, with what it reads:"))
     for name, digest in envrc.files.items():

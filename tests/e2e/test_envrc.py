@@ -617,7 +617,7 @@ def test_what_is_no_file_is_not_to_be_trusted_but_mended(
 
     done = ralph("run", "goal.md", "--trust-envrc")
 
-    said = "not used: .envrc is a link that leads nowhere; make it a plain file, or remove it"
+    said = "not used: .envrc is a link that leads nowhere; put a plain, small file there, or none"
     assert (done.exit_code, header(done)) == (0, said)
 
 
