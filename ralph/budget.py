@@ -41,12 +41,16 @@ def total_tokens(usage: Usage) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What was used. `costed` and `counted`: some agent reported dollars, tokens; without that, zero means unknown."""
+    """What was used. `costed` and `counted`: some agent reported dollars, tokens; without that, zero means unknown.
+
+    `estimated`: a part of the cost no agent has named; it is reckoned from prices.
+    """
 
     cost_usd: float = 0.0
     tokens: int = 0
     costed: bool = False
     counted: bool = False
+    estimated: bool = False
 
     @property
     def knows_tokens(self) -> bool:
@@ -58,6 +62,7 @@ class Spend:
             self.tokens + other.tokens,
             self.costed or other.costed,
             self.counted or other.counted,
+            self.estimated or other.estimated,
         )
 
     def at_least(self, other: "Spend") -> "Spend":
@@ -67,6 +72,7 @@ class Spend:
             max(self.tokens, other.tokens),
             self.costed or other.costed,
             self.counted or other.counted,
+            self.estimated or other.estimated,
         )
 
 
@@ -90,11 +96,17 @@ class Meter:
         Only an estimate gives way: to the next cost that the agent names itself, and that may be less.
         """
         tokens = total_tokens(usage)
-        told = Spend(usage.cost_usd or 0.0, tokens or 0, costed=usage.cost_usd is not None, counted=tokens is not None)
+        told = Spend(
+            usage.cost_usd or 0.0,
+            tokens or 0,
+            costed=usage.cost_usd is not None,
+            counted=tokens is not None,
+            estimated=usage.cost_is_estimate is True,
+        )
         session, named = self.session, self.named
         if usage.cost_usd is not None and usage.cost_is_estimate is not True:
             named = max(named, usage.cost_usd)
-            session = replace(session, cost_usd=named)
+            session = replace(session, cost_usd=named, estimated=False)
         pct = self.context_pct if usage.context_pct is None else usage.context_pct
         return Meter(self.before, session.at_least(told), pct, named)
 

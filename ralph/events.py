@@ -81,6 +81,10 @@ class Usage:
     """True: the agent has not named the cost of all these tokens; prices make up for the rest, where there are any."""
     cache_creation_1h_tokens: int | None = None
     """The part of `cache_creation_tokens` that is kept for an hour, which costs more."""
+    uncosted_tokens: int | None = None
+    """Those of all the tokens that the agent's last own cost leaves out."""
+    in_call: bool | None = None
+    """True: the model has begun a message; False: it has ended it; None: not told."""
 
 
 MOST_TOKENS = 10**12

@@ -382,6 +382,7 @@ def _spend_from(holder: Mapping[str, object]) -> Spend:
         jsonline.count(spend.get("tokens")),
         spend.get("costed") is True,
         spend.get("counted") is True,
+        spend.get("estimated") is True,
     )
 
 

@@ -101,6 +101,15 @@ def canonical(model: str) -> str:
     return _DATE.sub("", model.removesuffix("[1m]"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Charged:
+    tokens: int = 0
+    dollars: float = 0.0
+
+    def plus(self, tokens: int, dollars: float) -> "_Charged":
+        return _Charged(self.tokens + tokens, self.dollars + dollars)
+
+
 class Estimate:
     """What a session costs while it runs: what its agent has named, and the price of the tokens that came since.
 
@@ -117,6 +126,8 @@ class Estimate:
         self._since: float | None = None
         self._counted = Tokens()
         self._prompt = 0
+        self._call = _Charged()
+        self._left_out = _Charged()
 
     def __call__(self, usage: "Usage") -> "Usage":
         """Fill in what the session costs so far, where its agent has not said it of all its tokens."""
@@ -127,7 +138,11 @@ class Estimate:
         price = self._prices.price(usage.model or self._model)
         if price is not None and (usage.prompt_tokens is not None or usage.completion_tokens is not None):
             rates = price.rates_for(self._prompt) if self._by_message else price.rates
-            self._since = (self._since or 0.0) + rates.dollars(more)
+            dollars = rates.dollars(more)
+            self._call = self._call.plus(more.prompt + more.output, dollars)
+            self._since = (self._since or 0.0) + dollars
+            if usage.uncosted_tokens is not None:
+                self._since += self._charge_left_out(usage.uncosted_tokens)
         if self._since is None:
             return usage
         return replace(usage, cost_usd=(self._named or 0.0) + self._since, cost_is_estimate=True)
@@ -136,11 +151,19 @@ class Estimate:
         """Tell whether the model has a price."""
         return self._prices.price(model) is not None
 
+    def _charge_left_out(self, tokens: int) -> float:
+        """What the tokens cost that the agent's own figure leaves out: those of a call that was cut, the last one."""
+        new = tokens - self._left_out.tokens
+        each = self._call if new > 0 else self._left_out
+        self._left_out = self._left_out.plus(new, new * each.dollars / each.tokens if each.tokens else 0.0)
+        return self._left_out.dollars
+
     def _more(self, usage: "Usage") -> Tokens:
         """The tokens that no event before this one has told of."""
         told = _tokens(usage)
         if told.prompt > self._counted.prompt:
             self._prompt = told.prompt - self._counted.prompt
+            self._call = _Charged()
         before, self._counted = self._counted, told
         return Tokens(
             max(0, told.input - before.input),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ralph import pricing
 from ralph.agent.models.catalogue import ALIASES
+from ralph.budget import Meter
 from ralph.events import Usage
 from ralph.pricing import Tokens
 from ralph.runners.ralph_claude import FAMILIES
@@ -141,6 +142,31 @@ def test_a_cost_that_the_agent_names_stands_and_later_tokens_are_charged_on_top(
     charged = [charge(usage) for usage in told]
     assert [usage.cost_usd for usage in charged] == pytest.approx([1.0, 1.3, 0.5, 2.5, 0.75, 1.05])
     assert [usage.cost_is_estimate for usage in charged] == [True, True, None, True, None, True]
+
+
+def test_what_the_agents_own_cost_leaves_out_is_charged_on_top_of_it() -> None:
+    """By the price of the call that was cut, which is the last one; once, however often it is told."""
+    told = [
+        Usage(1_000_000, 0, model="plain"),
+        Usage(2_000_000, 0, model="gpt-5.1"),
+        Usage(2_000_000, 0, model="gpt-5.1", cost_usd=0.25),
+        Usage(2_000_000, 0, model="gpt-5.1", cost_usd=0.25, cost_is_estimate=True, uncosted_tokens=1_000_000),
+        Usage(2_500_000, 0, model="plain", cost_usd=0.25, cost_is_estimate=True),
+        Usage(2_500_000, 0, model="plain", cost_usd=0.5),
+        Usage(2_500_000, 0, model="plain", cost_usd=0.5, cost_is_estimate=True, uncosted_tokens=1_000_000),
+    ]
+    charge = estimate("other")
+    charged = [charge(usage) for usage in told]
+    assert [usage.cost_usd for usage in charged] == pytest.approx([1.0, 3.0, 0.25, 2.25, 2.75, 0.5, 2.5])
+    assert [usage.cost_is_estimate for usage in charged] == [True, True, None, True, True, None, True]
+    assert metered(charged).total.cost_usd == pytest.approx(2.5)
+
+
+def metered(told: list[Usage]) -> Meter:
+    meter = Meter()
+    for usage in told:
+        meter = meter.metered(usage)
+    return meter
 
 
 def test_what_came_since_is_unknown_where_the_model_has_no_price() -> None:

@@ -6,6 +6,7 @@ type is a `Meta`, a line that is not JSON is a `Meta` and a visible `Text`.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ralph import jsonline
 from ralph.budget import USUAL_WINDOW, context_pct
@@ -121,7 +122,8 @@ class ClaudeTranscript:
         event = mapping(record.get("event"))
         match event.get("type"):
             case "message_start":
-                return self._usage.message(mapping(event.get("message")), text(record.get("parent_tool_use_id")))
+                thread = text(record.get("parent_tool_use_id"))
+                return self._usage.message(mapping(event.get("message")), thread, begins=True)
             case "message_delta":
                 thread, identity = text(record.get("parent_tool_use_id")), text(record.get("api_message_id"))
                 return self._usage.message_grew(mapping(event.get("usage")), identity, thread)
@@ -214,50 +216,68 @@ def _prompt(tokens: _Tokens) -> int:
     return tokens[0] + tokens[2] + tokens[3]
 
 
+@dataclass(frozen=True, slots=True)
+class _Message:
+    tokens: _Tokens
+    model: str
+
+
 class _UsageSoFar:
     """Folds the witnesses of the session's use into one cumulative figure.
 
     Messages repeat their usage once a content block, and know their final output tokens only where partial messages
     are asked for (in `message_delta`; never those of subagents, 2.1.325). A result's `modelUsage` and `total_cost_usd`
-    are cumulative over the process but miss a call now and then (2.1.197: the last try of a schema violation). All
-    are lower bounds: at a result the larger of the two sums stands, field by field, and later messages come on top.
+    are cumulative over the process but miss a call now and then: one that was interrupted or hung up on (2.1.325), the
+    last try of a schema violation (2.1.197). All are lower bounds: at a result the larger of the two sums stands, field
+    by field, and later messages come on top; what `modelUsage` lacks, the cost lacks as well.
     """
 
     def __init__(self) -> None:
         self._figures = Figures()
-        self._messages: OrderedDict[str, _Tokens] = OrderedDict()
+        self._messages: OrderedDict[str, _Message] = OrderedDict()
         self._of_messages = _NO_TOKENS
         self._at_result = _NO_TOKENS
         self._since_result = _NO_TOKENS
         self._most = _NO_TOKENS
         self._open: dict[str, str] = {}
+        """The last message of each thread; `_in_pieces`: those of which more is to be told."""
+        self._in_pieces: set[str] = set()
+        self._nameless = 0
         self._window = USUAL_WINDOW
         self._context = 0
         self._model = ""
         self._cost: float | None = None
 
-    def message(self, message: Mapping[str, object], thread: str) -> list[Event]:
+    def message(self, message: Mapping[str, object], thread: str, *, begins: bool = False) -> list[Event]:
         """Take in a message as it stands; `thread` is the tool call of the subagent whose it is, empty for our own."""
         model = text(message.get("model"))
         reported = mapping(message.get("usage"))
         if not reported or model == "<synthetic>":
             return []
-        identity = text(message.get("id"))
+        identity = text(message.get("id")) or self._name(thread, begins=begins)
         self._open[thread] = identity
+        if begins:
+            self._in_pieces.add(thread)
         tokens = self._tokens(reported, _IN_MESSAGES)
+        in_call = True if begins and not thread else None
         if identity in self._messages:
-            return self._grown(identity, tokens)
-        self._remember(identity, tokens)
+            return self._grown(identity, tokens, in_call=in_call)
+        self._remember(identity, _Message(tokens, model))
         self._add(tokens)
-        self._model = model or self._model
         if not thread:  # a subagent's context is not the session's
+            self._model = model or self._model
             self._context = _prompt(tokens)
-        return [*self._figures.faults(), self._event()]
+        return [*self._figures.faults(), self._event(model, in_call=in_call)]
 
     def message_grew(self, reported: Mapping[str, object], identity: str, thread: str) -> list[Event]:
         """Take in what a message has used by now; one that does not say its name (2.1.197) is the thread's last."""
         identity = identity or self._open.get(thread, "")
-        return self._grown(identity, self._tokens(reported, _IN_MESSAGES)) if identity in self._messages else []
+        ends = thread in self._in_pieces
+        self._in_pieces.discard(thread)
+        if identity not in self._messages:
+            return []
+        in_call = False if ends and not thread else None
+        return self._grown(identity, self._tokens(reported, _IN_MESSAGES), in_call=in_call)
 
     def result(self, record: Mapping[str, object]) -> list[Event]:
         models = mapping(record.get("modelUsage"))
@@ -273,29 +293,43 @@ class _UsageSoFar:
             self._figures.fell("total_cost_usd", self._cost, cost)
         if cost is not None:
             self._cost = max(cost, self._cost or 0.0)
-        return [*self._figures.faults(), self._event(costed=cost is not None)]
+        used = self._event(costed=cost is not None)
+        left_out = 0
+        if cost is not None and (models or ("modelUsage" in record and cost == 0)):
+            tokens = _largest(_minus(self._of_messages, total), _NO_TOKENS)
+            left_out = min(_prompt(tokens) + tokens[1], MOST_TOKENS)
+        rest = [replace(used, cost_is_estimate=True, uncosted_tokens=left_out)] if left_out else []
+        return [*self._figures.faults(), used, *rest]
 
-    def _grown(self, identity: str, tokens: _Tokens) -> list[Event]:
+    def _name(self, thread: str, *, begins: bool) -> str:
+        """A name for a message that has none: another one each time, unless its pieces say that it goes on."""
+        if thread in self._in_pieces and not begins and thread in self._open:
+            return self._open[thread]
+        self._nameless += 1
+        return f"nameless {self._nameless}"
+
+    def _grown(self, identity: str, tokens: _Tokens, *, in_call: bool | None) -> list[Event]:
         """Count what a message says beyond what it said before; most say the same once more."""
         known = self._messages[identity]
-        most = _largest(known, tokens)
-        if most == known:
+        most = _largest(known.tokens, tokens)
+        if most == known.tokens and in_call is None:
             return self._figures.faults()
-        self._messages[identity] = most
-        self._add(_minus(most, known))
-        return [*self._figures.faults(), self._event()]
+        self._messages[identity] = _Message(most, known.model)
+        self._add(_minus(most, known.tokens))
+        return [*self._figures.faults(), self._event(known.model, in_call=in_call)]
 
     def _add(self, tokens: _Tokens) -> None:
         self._of_messages = _plus(self._of_messages, tokens)
         self._since_result = _plus(self._since_result, tokens)
 
-    def _remember(self, identity: str, tokens: _Tokens) -> None:
+    def _remember(self, identity: str, message: _Message) -> None:
         """Repetitions follow at once; to keep all would grow for ever."""
-        self._messages[identity] = tokens
+        self._messages[identity] = message
         if len(self._messages) > _REMEMBERED:
             self._messages.popitem(last=False)
         if len(self._open) >= _REMEMBERED:
             self._open.clear()
+            self._in_pieces.clear()
 
     def _tokens(self, reported: Mapping[str, object], names: Sequence[str]) -> _Tokens:
         fresh, output, creation, read, for_an_hour = names
@@ -309,8 +343,11 @@ class _UsageSoFar:
             tokens(hour, for_an_hour),
         )
 
-    def _event(self, *, costed: bool = False) -> Usage:
-        """What the session has used so far; its cost is the agent's own word only for what it had used at a result."""
+    def _event(self, model: str = "", *, in_call: bool | None = None, costed: bool = False) -> Usage:
+        """What the session has used so far, and the model that used the last of it.
+
+        The cost is the agent's own word only for what it had used at a result.
+        """
         self._most = tokens = _largest(self._most, _plus(self._at_result, self._since_result))
         prompt = _prompt(tokens)
         _, output, cache_creation, cache_read, for_an_hour = tokens
@@ -319,13 +356,14 @@ class _UsageSoFar:
             prompt_tokens=min(prompt, MOST_TOKENS),
             completion_tokens=min(output, MOST_TOKENS),
             total_tokens=min(prompt + output, MOST_TOKENS),
-            model=self._model or None,
+            model=model or self._model or None,
             cache_creation_tokens=min(cache_creation, MOST_TOKENS),
             cache_read_tokens=min(cache_read, MOST_TOKENS),
             context_pct=context_pct(self._context, self._window) if self._context else None,
             cost_usd=self._cost,
             cost_is_estimate=True if stale else None,
             cache_creation_1h_tokens=min(for_an_hour, MOST_TOKENS) or None,
+            in_call=in_call,
         )
 
 

@@ -78,6 +78,7 @@ class Rtf1Transcript:
             cost_usd=_larger(known.cost_usd, told.cost_usd),
             cost_is_estimate=True if stale else None,
             cache_creation_1h_tokens=_larger(known.cache_creation_1h_tokens, told.cache_creation_1h_tokens),
+            in_call=told.in_call,
         )
         if not fallen:
             return [self._usage]

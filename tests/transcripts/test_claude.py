@@ -357,6 +357,77 @@ def test_what_a_result_knows_better_stays_known_when_messages_follow() -> None:
     assert [usage.cost_is_estimate for usage in usages(events)] == [None, None, None, True, None]
 
 
+def test_a_call_that_was_cut_is_counted_though_the_result_leaves_it_out() -> None:
+    """An interrupted call is neither in `modelUsage` nor in the cost (2.1.325); the API charges for it all the same."""
+    used = {"m": {"inputTokens": 100, "outputTokens": 50}}
+    both = {"m": {"inputTokens": 200, "outputTokens": 100}}
+    events = heard(
+        [
+            message_start("a", input_tokens=100, output_tokens=1),
+            message_delta(None, "a", output_tokens=50),
+            message_start("b", input_tokens=1000, output_tokens=1),
+            message_delta(None, "b", input_tokens=1000, output_tokens=1),
+            line(type="result", is_error=True, total_cost_usd=0.5, modelUsage=used),
+            message_start("c", input_tokens=100, output_tokens=1),
+            message_delta(None, "c", output_tokens=50),
+            line(type="result", total_cost_usd=0.75, modelUsage=both),
+        ]
+    )
+    told = usages(events)
+    assert [usage.total_tokens for usage in told] == [101, 150, 1151, 1151, 1151, 1151, 1252, 1301, 1301, 1301]
+    assert [(usage.cost_usd, usage.cost_is_estimate, usage.uncosted_tokens) for usage in told] == [
+        *[(None, None, None)] * 4,
+        (0.5, None, None),
+        (0.5, True, 1001),
+        *[(0.5, True, None)] * 2,
+        (0.75, None, None),
+        (0.75, True, 1001),
+    ]
+
+
+def test_a_session_that_was_cut_in_its_first_call_has_cost_something() -> None:
+    cut = [message_start("a", input_tokens=100, output_tokens=1)]
+    ended = usages(heard([*cut, line(type="result", is_error=True, total_cost_usd=0, modelUsage={})]))[-1]
+    assert (ended.cost_usd, ended.cost_is_estimate, ended.uncosted_tokens) == (0.0, True, 101)
+    foreign = usages(heard([*cut, line(type="result", total_cost_usd=0.5)]))[-1]
+    assert (foreign.cost_usd, foreign.cost_is_estimate) == (0.5, None), "who does not say what it charged is believed"
+
+
+def test_pieces_tell_when_the_model_is_at_a_message_whatever_tokens_they_name() -> None:
+    """Some gateways tell the prompt's tokens at the end of a message only."""
+    events = heard(
+        [
+            message_start("a", input_tokens=0, output_tokens=0),
+            message_start("s", "toolu_1", input_tokens=7, output_tokens=1),
+            assistant("a", input_tokens=0, output_tokens=0),
+            message_delta(None, "a", input_tokens=100, output_tokens=50),
+            message_start("b", input_tokens=0, output_tokens=1),
+            message_delta(None, "b", output_tokens=1),
+        ]
+    )
+    assert [usage.in_call for usage in usages(events)] == [True, None, False, True, False]
+
+
+def test_messages_without_a_name_are_counted_each() -> None:
+    assert usages(heard([assistant("", input_tokens=100)] * 3))[-1].total_tokens == 300
+    in_pieces = [
+        message_start("", input_tokens=100, output_tokens=1),
+        assistant("", input_tokens=100, output_tokens=1),
+        assistant("", input_tokens=100, output_tokens=1),
+        message_delta(None, "", output_tokens=50),
+    ]
+    assert usages(heard(in_pieces * 2))[-1].total_tokens == 300
+
+
+def test_what_a_message_grew_by_is_its_own_models() -> None:
+    def start(model: str, identity: str, parent: str | None = None) -> str:
+        message = {"id": identity, "model": model, "usage": {"input_tokens": 10, "output_tokens": 1}}
+        return line(type="stream_event", parent_tool_use_id=parent, event={"type": "message_start", "message": message})
+
+    events = heard([start("large", "a"), start("small", "s", "toolu_1"), message_delta(None, "a", output_tokens=50)])
+    assert [usage.model for usage in usages(events)] == ["large", "small", "large"]
+
+
 def test_what_is_kept_for_an_hour_is_told_apart() -> None:
     usage = {"cache_creation_input_tokens": 30, "cache_creation": {"ephemeral_1h_input_tokens": 20}}
     (told,) = usages(heard([line(type="assistant", message={"id": "a", "model": "m", "usage": usage})]))
