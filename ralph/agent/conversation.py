@@ -134,6 +134,20 @@ def _ask(turn: Turn, kit: Kit) -> Reply:
     reply, model, start = Reply(), kit.model.name, time.monotonic()
     turn.asked += 1
     kit.stream.asking()
+    try:
+        _hear_out(request, reply, model, turn, kit)
+    except (Interrupted, ModelError):
+        if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
+            kit.account.charge(reply.tokens)
+        raise
+    turn.listened += time.monotonic() - start
+    turn.stop_reason = reply.stop_reason
+    kit.account.charge(reply.tokens)
+    kit.dialogue.hear_model(reply.blocks)
+    return reply
+
+
+def _hear_out(request: Request, reply: Reply, model: str, turn: Turn, kit: Kit) -> None:
     for utterance in listen(kit.model, request, kit.stop):
         match utterance:
             case Started():
@@ -152,11 +166,6 @@ def _ask(turn: Turn, kit: Kit) -> Reply:
                 kit.stream.retrying(utterance)
             case QuotaTold():
                 kit.stream.quota(utterance.info)
-    turn.listened += time.monotonic() - start
-    turn.stop_reason = reply.stop_reason
-    kit.account.charge(reply.tokens)
-    kit.dialogue.hear_model(reply.blocks)
-    return reply
 
 
 def _hand_over(turn: Turn, kit: Kit) -> None:

@@ -29,9 +29,9 @@ def tool(name: str, /, **arguments: object) -> Block:
 
 
 class Say:
-    """One message of the model; a plain string is a text block."""
+    """One message of the model; a plain string is a text block, `pause` are seconds after its first event."""
 
-    __slots__ = ("blocks", "headers", "stop_reason", "usage")
+    __slots__ = ("blocks", "headers", "pause", "stop_reason", "usage")
 
     def __init__(
         self,
@@ -39,12 +39,14 @@ class Say:
         usage: Tokens = ONE_MESSAGE,
         stop_reason: str | None = None,
         headers: Mapping[str, str] | None = None,
+        pause: float = 0.0,
     ) -> None:
         self.blocks = [text(block) if isinstance(block, str) else block for block in blocks]
         self.usage = usage
         calls_tools = any(block["type"] == "tool_use" for block in self.blocks)
         self.stop_reason = stop_reason or ("tool_use" if calls_tools else "end_turn")
         self.headers = dict(headers or {})
+        self.pause = pause
 
     def __repr__(self) -> str:
         return f"Say({', '.join(map(repr, self.blocks))})"

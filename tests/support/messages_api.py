@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support import messages_wire
-from tests.support.api_replies import Fail, Reply, Say
+from tests.support.api_replies import Cut, Fail, Reply, Say, Stall
 from tests.support.scripted_api import AFTER_THE_SCRIPT, Body, Kind, Ledger, Request, Script, ScriptedApi, Served
+from tests.support.tokens import Tokens
 
 __all__ = ["AFTER_THE_SCRIPT", "Ledger", "MessagesApi", "Script", "ServeMessages", "Served"]
 
@@ -80,6 +81,12 @@ class _Messages:
 
     def breaks_off(self, request: Request) -> Body:
         return Body.stream(messages_wire.stream_start(request))
+
+    def cost_of_cut(self, reply: Reply) -> Tokens:
+        """The prompt, and what was written by then: as `message_start` tells it."""
+        usage = messages_wire.BROKEN_OFF.usage if isinstance(reply, Stall | Cut) else None
+        usage = reply.usage if isinstance(reply, Say) else usage
+        return Tokens() if usage is None else replace(usage, output=1)
 
     def fails(self, fail: Fail, request: Request) -> Body:
         if fail.status == 200:

@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.support.api_replies import Block, Fail, Say, text
 
+BROKEN_OFF = Say(text("I was about to"))
+
 # claude takes a repeated message id for a message it already has, so ids are unique over all servers of a process.
 _message_numbers = itertools.count(1)
 
@@ -31,7 +33,7 @@ def stream(say: Say, request: dict[str, Any]) -> list[bytes]:
 
 def stream_start(request: dict[str, Any]) -> list[bytes]:
     """The events of a message that breaks off in the middle of its first block."""
-    return stream(Say(text("I was about to")), request)[:3]
+    return stream(BROKEN_OFF, request)[:3]
 
 
 def whole(say: Say, request: dict[str, Any]) -> bytes:

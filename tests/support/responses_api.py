@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tests.support import responses_wire
 from tests.support.api_replies import Fail, Reply, Say
 from tests.support.scripted_api import AFTER_THE_SCRIPT, Body, Kind, Ledger, Request, Script, ScriptedApi, Served
+from tests.support.tokens import Tokens
 
 __all__ = ["AFTER_THE_SCRIPT", "Ledger", "ResponsesApi", "Script", "ServeResponses", "Served"]
 
@@ -62,6 +63,10 @@ class _Responses:
 
     def breaks_off(self, request: Request) -> Body:
         return Body.stream(responses_wire.stream_start())
+
+    def cost_of_cut(self, reply: Reply) -> Tokens:
+        """Nothing that anybody could know: this API tells the use at the end of a reply only."""
+        return Tokens()
 
     def fails(self, fail: Fail, request: Request) -> Body:
         if fail.status == 200:

@@ -47,6 +47,10 @@ class Dialect(Protocol):
         """A message that ends in its middle."""
         ...
 
+    def cost_of_cut(self, reply: Reply) -> Tokens:
+        """What a reply is charged that began and was not sent to its end."""
+        ...
+
     def fails(self, fail: Fail, request: Request) -> Body: ...
 
 
@@ -64,7 +68,10 @@ class Body:
 
 @dataclass(slots=True)
 class Served:
-    """One request and what it was answered with; `complete` once its last byte was handed to the network."""
+    """One request and what it was answered with; `complete` once its last byte was handed to the network.
+
+    `begun`: the client may have seen its first part, of which `if_cut` is the price.
+    """
 
     number: int  # of the main request, from 1; 0 for everything that takes no part in the script
     kind: Kind
@@ -73,6 +80,8 @@ class Served:
     request: Request
     reply: Reply
     user_texts: list[str]  # every text the request holds in the user's name, in order: prompts, corrections, reminders
+    if_cut: Tokens = field(default_factory=Tokens)
+    begun: bool = False
     complete: bool = False
 
     @property
@@ -90,9 +99,10 @@ class Served:
 
     @property
     def usage(self) -> Tokens:
-        """What this reply cost: nothing before it was served to its end, and nothing for a mere count."""
-        is_paid = self.complete and self.kind != "count_tokens"
-        return self.reply.usage if is_paid and isinstance(self.reply, Say) else Tokens()
+        """What this reply cost: nothing before it began, its beginning if it was cut, and nothing for a mere count."""
+        if self.kind == "count_tokens" or not self.begun:
+            return Tokens()
+        return self.reply.usage if self.complete and isinstance(self.reply, Say) else self.if_cut
 
 
 @dataclass(slots=True)
@@ -162,7 +172,8 @@ class ScriptedApi:
                 reply = self._scripted(number, request)
             case _:
                 number, reply = 0, self.dialect.aside(kind)
-        served = Served(number, kind, path, headers, request, reply, self.dialect.user_texts(request))
+        if_cut = self.dialect.cost_of_cut(reply)
+        served = Served(number, kind, path, headers, request, reply, self.dialect.user_texts(request), if_cut)
         self.ledger.entries.append(served)
         return served
 
@@ -247,18 +258,22 @@ class _Handler(BaseHTTPRequestHandler):
             case Fail() as fail:
                 self._finish(served, fail.headers, dialect.fails(fail, request))
             case Stall(when="mid_stream") as stall:
+                served.begun = True
                 self._send(200, stall.headers, dialect.breaks_off(request))
                 self.scripted.released.wait()
             case Stall():
                 self.scripted.released.wait()
             case Cut():
+                served.begun = True
                 self._send(200, {}, dialect.breaks_off(request))
             case _:
                 assert_never(served.reply)
 
     def _finish(self, served: Served, headers: Mapping[str, str], body: Body) -> None:
         """Send a reply; its entry is complete before the client can have seen the last part."""
-        self._send(served.status, headers, Body(body.parts[:-1], body.content_type))
+        served.begun = True
+        pause = served.reply.pause if isinstance(served.reply, Say) else 0.0
+        self._send(served.status, headers, Body(body.parts[:-1], body.content_type), pause)
         served.complete = True
         try:
             self.wfile.write(body.parts[-1])
@@ -266,7 +281,8 @@ class _Handler(BaseHTTPRequestHandler):
             served.complete = False
             raise
 
-    def _send(self, status: int, headers: Mapping[str, str], body: Body) -> None:
+    def _send(self, status: int, headers: Mapping[str, str], body: Body, pause: float = 0.0) -> None:
+        """Send what there is of a reply, after its first part with a pause, unless the server is closed before."""
         self.close_connection = True
         self.send_response(status)
         # Without a length, the end of the connection is the end of the reply.
@@ -275,6 +291,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for part in body.parts:
             self.wfile.write(part)
+            if pause and part is body.parts[0]:
+                self.scripted.released.wait(pause)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by the base class
         """Print nothing: the ledger is the log."""
