@@ -40,10 +40,14 @@ class Bound:
     @property
     def plea(self) -> str:
         """What the agent is told when it nears the bound."""
+        whose = "this session's" if self.limit is None else "the run's"
         return (
-            f"You have used 90 % of this session's budget ({self.words}). Stop here: no new work. Leave the tree in a"
-            " state that the next session can continue from, and return your summary now (StructuredOutput)."
+            f"90 % of {whose} budget is used ({self.words}). Start nothing new: return your summary now"
+            " (StructuredOutput), for the next session."
         )
+
+    def is_used_up(self, used: "Used") -> bool:
+        return used.of(self.measure) >= self.most - _DUST
 
     @property
     def words(self) -> str:
@@ -79,9 +83,10 @@ class Allowance:
 
     bounds: tuple[Bound, ...] = ()
 
-    def exhausted(self, used: Used) -> Bound | None:
-        """Name the bound at which the session must be stopped, the run's before its own."""
-        return next((bound for bound in self.bounds if used.of(bound.measure) >= bound.most - _DUST), None)
+    def exhausted(self, used: Used, *, but_use: bool = False) -> Bound | None:
+        """Name the bound at which the session must be stopped, the run's before its own; `but_use`: only of time."""
+        bounds = [bound for bound in self.bounds if bound.measure is Measure.SECONDS or not but_use]
+        return next((bound for bound in bounds if bound.is_used_up(used)), None)
 
     def nearly_exhausted(self, used: Used) -> Bound | None:
         """Name the bound because of which the session is to wrap up."""
@@ -103,14 +108,14 @@ NO_BOUNDS = Allowance()
 
 
 def allowance(limits: Limits, *, spent: Spend, elapsed: float, timeout: float) -> Allowance:
-    """What is left for a session that begins now. `timeout` is the session's own: a watchdog ends it there."""
+    """What is left for a session that begins now; `timeout` is the session's own time."""
     bounds = [
         _of_run(Measure.COST, Limit.COST, limits.cost_usd, spent.cost_usd),
         _of_run(Measure.TOKENS, Limit.TOKENS, limits.tokens, spent.tokens),
         _of_run(Measure.SECONDS, Limit.DURATION, limits.duration, elapsed),
         _of_session(Measure.COST, "max_iteration_cost", limits.iteration_cost_usd),
         _of_session(Measure.TOKENS, "max_iteration_tokens", limits.iteration_tokens),
-        Bound(Measure.SECONDS, "iteration_timeout", timeout, math.inf, _SHARE * timeout),
+        _of_session(Measure.SECONDS, "iteration_timeout", timeout),
     ]
     return Allowance(tuple(bound for bound in bounds if bound is not None))
 

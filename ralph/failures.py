@@ -68,7 +68,7 @@ TABLE: dict[End, Row] = {
     End.INVALID: Row("no valid structured output after 3 corrections", Policy.FAILURE),
     End.CRASHED: Row("the agent exited, or was killed, in the middle", Policy.RETRY_ONCE),
     End.NO_RESULT: Row("the agent exited without a result", Policy.RETRY_ONCE),
-    End.HUNG: Row("killed by a watchdog", Policy.RETRY_ONCE),
+    End.HUNG: Row("silent for too long, and ended by a watchdog", Policy.RETRY_ONCE),
     End.USAGE_LIMIT: Row("the account's quota is used up", Policy.WAIT),
     End.OVERLOADED: Row("429, 5xx", Policy.BACKOFF),
     End.NETWORK: Row("no connection to the API", Policy.BACKOFF),
@@ -84,7 +84,7 @@ TABLE: dict[End, Row] = {
         "allow the tool (`ralph config set agents.claude.permission_mode`, or the agent's own settings),"
         " or go on regardless with `ralph config set on_denial continue`",
     ),
-    End.BUDGET: Row("the session's budget or turns ran out", Policy.BUDGET),
+    End.BUDGET: Row("the session's budget, time or turns ran out", Policy.BUDGET),
     End.ERROR: Row("the agent reported an error of another kind", Policy.FAILURE),
 }
 
@@ -105,8 +105,9 @@ class Evidence:
     exit_code: int | None = None
     watchdog: str = ""
     used_up: str = ""
-    """The limit because of which it ended, in words; `limit` if it is one of the run's."""
+    """The limit because of which it ended, in words; `limit` if it is one of the run's, `bound` if the session's."""
     limit: Limit | None = None
+    bound: str = ""
     stopped: bool = False
     """We ended it ourselves: that it then left in peace says nothing."""
     unusable: str = ""
@@ -124,6 +125,8 @@ class Ending:
     resets_at: float | None = None
     limit: Limit | None = None
     """The limit of the run that it reached."""
+    bound: str = ""
+    """The session's own limit that it reached, as the user sets it."""
 
 
 OUT_OF_MONEY = "error_max_budget_usd"
@@ -149,7 +152,7 @@ def classify(seen: Evidence) -> Ending:
             return Ending(End.DENIED, describe_denials(seen.denials), answer)
         return Ending(_OF_VERDICT[answer.verdict], answer=answer)
     if seen.used_up:
-        return Ending(End.BUDGET, seen.used_up, limit=seen.limit)
+        return Ending(End.BUDGET, seen.used_up, limit=seen.limit, bound=seen.bound)
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
     if seen.turn is not None and seen.turn.is_error:
@@ -200,7 +203,7 @@ def _without_result(seen: Evidence) -> Ending:
     last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply == Reply.WORDS else ""
     said = f": {seen.last_error or last_words}" if seen.last_error or last_words else ""
     if seen.used_up:
-        return Ending(End.BUDGET, seen.used_up, limit=seen.limit)
+        return Ending(End.BUDGET, seen.used_up, limit=seen.limit, bound=seen.bound)
     if seen.watchdog:
         return Ending(End.HUNG, seen.watchdog)
     if seen.exit_code is not None and seen.exit_code < 0:
@@ -274,6 +277,7 @@ class Again:
 @dataclass(frozen=True, slots=True)
 class Failed:
     reason: str
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +334,7 @@ def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial
             delay = _delay(tries.backoffs, _FIRST_BACKOFF, _LONGEST_BACKOFF, jitter)
             return Again(reason, replace(tries, backoffs=tries.backoffs + 1), not_before=now + delay)
         case _:
-            return Failed(reason)
+            return Failed(reason, f"give each session more: raise {ending.bound}" if ending.bound else row.hint)
 
 
 def _delay(tries: int, first: float, longest: float, jitter: float) -> float:

@@ -100,14 +100,15 @@ def pursue(run: Run, kit: Kit) -> RunResult:
         match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random(), on_denial=kit.on_denial):
             case Again(reason, tries, not_before):
                 _tell_failure(reason, report, kit)
-                run = run.noted(*notes)
+                run = run.noted(_cut_off(reason), *notes)
                 if not_before is not None and not _wait(reason, not_before, kit):
                     return _limited(run, Limit.DURATION)
-            case Failed(reason):
+            case Failed(reason, hint):
                 _tell_failure(reason, report, kit)
                 tries, run = Tries(), _failed(run, reason, report, notes, kit)
                 if run.failures >= kit.most_failures:
-                    return RunResult(run, 1, f"{run.failures} failures in a row; the last: {reason}", proven=False)
+                    words = f"{run.failures} failures in a row; the last: {reason}"
+                    return RunResult(run, 1, words, proven=False, hint=hint)
             case Limited(reason, limit):
                 _tell_failure(reason, report, kit)
                 return _limited(run.noted(*notes), limit)
@@ -189,6 +190,10 @@ def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list
 
 def _tell_failure(reason: str, report: SessionReport, kit: Kit) -> None:
     kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
+
+
+def _cut_off(reason: str) -> str:
+    return f"An earlier session was cut off ({reason}); what it left in the tree, if anything, is still there."
 
 
 def _wait(reason: str, until: float | None, kit: Kit) -> bool:

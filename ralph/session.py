@@ -3,12 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from ralph.allowance import Bound, Measure, Used
 from ralph.budget import Meter
+from ralph.calls import Calls
 from ralph.events import (
     ApiRetry,
     Denial,
@@ -29,12 +30,16 @@ from ralph.quantities import format_duration
 from ralph.runners import Launch, Request, Runner
 from ralph.transcripts import Transcript
 from ralph.transcripts.reader import Reader
-from ralph.verdict import MOST_CORRECTIONS, TOOL, Promise
+from ralph.verdict import MOST_CORRECTIONS, Promise
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
 _TELLING = frozenset({SessionStarted, Text, ToolStart, ToolEnd, RateLimited, ApiRetry, TurnEnded})
 """Events that a session reacts to; of the others, a busy agent sends thousands."""
+
+
+_SILENCE = 0.1
+"""Of its whole time: an agent that has said nothing for so long, not even when told to wrap up, hangs."""
 
 
 _TOGETHER = 16
@@ -165,10 +170,12 @@ class _Watch:
         used, allowance = self.used(talk), talk.request.allowance
         if process.idle_seconds > self.kit.idle_timeout:
             self.reason = f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)"
+        elif used.seconds > self.kit.timeout and process.idle_seconds > _SILENCE * self.kit.timeout:
+            self.reason = f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout), and silent"
+        elif (bound := allowance.exhausted(used, but_use=talk.calls.may_end)) is not None:
+            self.used_up = bound
         elif used.seconds > self.kit.timeout:
             self.reason = f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout)"
-        elif (bound := allowance.exhausted(used)) is not None:
-            self.used_up = None if talk.is_answering and bound.measure is not Measure.SECONDS else bound
         elif (bound := allowance.nearly_exhausted(used)) is not None and talk.may_be_interrupted(bound):
             talk.wrap_up(bound)
         if self.has_ended_it:
@@ -178,6 +185,11 @@ class _Watch:
     def used(self, talk: "_Conversation") -> Used:
         """What the session has used so far."""
         return Used(talk.meter.session, self.kit.monotonic() - self.started)
+
+    def used_up_words(self, bound: Bound, talk: "_Conversation") -> str:
+        """Say what is used up; prices had it so, where the cost that the agent named in the end is less."""
+        by_estimate = bound.measure is Measure.COST and not bound.is_used_up(self.used(talk))
+        return f"{bound.words} is used up{' by the estimate; the agent then named less' if by_estimate else ''}"
 
     def bound_of(self, talk: "_Conversation") -> Bound | None:
         """The bound because of which the session ended: by our hand, or by the agent's own, which knows the rest."""
@@ -206,14 +218,9 @@ class _Conversation:
     """It is being ended: nothing more is said."""
     corrections: int = 0
     told_to_wrap_up: bool = False
-    plea: str = ""
-    """What to say once the turn that was interrupted has ended."""
-    calls: int = 0
-    """Calls of the model, as far as the use that was told shows them; `in_call`: the last of them goes on."""
-    in_call: bool = False
-    prompt_tokens: int = 0
-    answering_call: int = 0
-    """The number of the call that may answer the plea; 0: none."""
+    nearly_used_up: Bound | None = None
+    """What the agent is to be told of once the turn that was interrupted for it has ended."""
+    calls: Calls = field(default_factory=Calls)
     meter: Meter = field(default_factory=Meter)
     estimate: Estimate = field(init=False)
     promise: Promise = field(default_factory=Promise)
@@ -239,7 +246,8 @@ class _Conversation:
 
     def may_be_interrupted(self, bound: Bound) -> bool:
         """Once a session; and not while the model is at a message, which is paid for already, unless time presses."""
-        return not self.told_to_wrap_up and (bound.measure is Measure.SECONDS or not self.in_call)
+        is_busy = self.calls.in_progress or self.calls.handed_in is not None
+        return not self.told_to_wrap_up and (bound.measure is Measure.SECONDS or not is_busy)
 
     def wrap_up(self, bound: Bound) -> None:
         """Have the agent answer before it must be stopped: its turn is interrupted, and it is told so, once.
@@ -249,14 +257,8 @@ class _Conversation:
         self.told_to_wrap_up = True
         interrupt = self.kit.runner.interrupt()
         if interrupt and self.listens:
-            self.kit.observe(Text(Tag.SYS, f"{bound.words} is nearly used up: the agent is told to wrap up"))
-            self.plea = bound.plea
+            self.nearly_used_up = bound
             self.process.say(interrupt)
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether it answers the plea: the one call that this takes may end, though it should go beyond a limit."""
-        return self.calls <= self.answering_call > 0
 
     @property
     def ended_well(self) -> bool:
@@ -291,8 +293,9 @@ class _Conversation:
             denials=tuple(self.denials.values()),
             exit_code=self.exit_code,
             watchdog=watch.reason,
-            used_up="" if bound is None else f"{bound.words} is used up",
+            used_up="" if bound is None else watch.used_up_words(bound, self),
             limit=None if bound is None else bound.limit,
+            bound=bound.name if bound is not None and bound.limit is None else "",
             stopped=watch.has_ended_it,
             unusable=self.unusable,
             login_refused=self.login_refused,
@@ -325,24 +328,17 @@ class _Conversation:
         for event in events:
             if type(event) is Usage:
                 event = self.estimate(event)  # noqa: PLW2901 - what it costs belongs to it
-                self._meter(event)
+                within = self.request.allowance.exhausted(Used(self.meter.session, 0.0)) is None
+                self.calls.hear_usage(event, within=within)
+                self.meter = self.meter.metered(event)
             self.unobserved.append(event)
             if type(event) in _TELLING:
                 self._react(event)
 
-    def _meter(self, usage: Usage) -> None:
-        self.meter = self.meter.metered(usage)
-        self.in_call = (usage.prompt_tokens or 0) > self.prompt_tokens
-        if self.in_call:
-            self.prompt_tokens = usage.prompt_tokens or 0
-            self.calls += 1
-
     def _react(self, event: Event) -> None:
         match event:
-            case ToolStart():
-                self.answering_call = self.answering_call if event.name == TOOL else 0
-            case ToolEnd():
-                self.in_call = False
+            case ToolStart() | ToolEnd():
+                self.calls.hear_tool(event)
             case SessionStarted():
                 self.session_id = event.session_id or self.session_id
                 self._require_tool(event.tools)
@@ -375,13 +371,17 @@ class _Conversation:
         self.denials.update({denial.id: denial for denial in turn.denials})
         if turn.origin or self.settled:  # a background task woke the agent: its cost counts, its answer is not ours
             return
+        if turn.subtype == OUT_OF_MONEY and (verdict := self.calls.handed_in) is not None:
+            # --max-budget-usd is looked at before the tools of a message run (2.1.325), also before the one that takes
+            # the verdict: it was given all the same, and counts before any limit.
+            turn = replace(turn, is_error=False, structured_output=verdict, text=str(verdict["summary"]))
+        self.calls.end_turn()
         self.turn = turn
         self.settled = True
         fault = correctable(turn, self.kit.runner.reply, promised=self.promise.made)
-        if self.plea and (fault is not None or interrupted(turn)):
-            plea, self.plea = self.plea, ""
-            goes_on = self._say(plea)
-            self.answering_call = self.calls + 1
+        if (bound := self.nearly_used_up) is not None and (fault is not None or interrupted(turn)):
+            self.nearly_used_up = None
+            goes_on = self._plead(bound)
         elif fault is not None and self.corrections < MOST_CORRECTIONS:
             goes_on = self._say(fault)
             self.corrections += goes_on
@@ -389,6 +389,13 @@ class _Conversation:
             goes_on = False
         if not goes_on:
             self.process.finish()
+
+    def _plead(self, bound: Bound) -> bool:
+        heard = self._say(bound.plea)
+        if heard:
+            self.unobserved.append(Text(Tag.SYS, f"{bound.words} is nearly used up: the agent is told to wrap up"))
+            self.calls.expect_answer()
+        return heard
 
     def _say(self, text: str) -> bool:
         """Say one more thing in this session; False if this agent cannot be talked to any more."""

@@ -61,13 +61,15 @@ def test_a_session_that_begins_beyond_nine_tenths_is_not_interrupted_at_its_firs
     assert given.exhausted(used(cost=0.5)) is not None
 
 
-def test_the_time_of_an_iteration_is_a_warning_only_for_a_watchdog_ends_it() -> None:
+def test_the_time_of_an_iteration_is_a_limit_of_the_session() -> None:
     given = given_limits(Limits(), timeout=60.0)
     assert given.nearly_exhausted(used(seconds=53.9)) is None
     near = given.nearly_exhausted(used(seconds=54.0))
     assert near is not None
     assert near.words == "iteration_timeout 1m00s"
-    assert given.exhausted(used(seconds=1e9)) is None
+    end = given.exhausted(used(seconds=60.0))
+    assert end is not None
+    assert end.limit is None
 
 
 def test_only_limits_on_use_need_to_be_counted() -> None:
@@ -78,7 +80,20 @@ def test_only_limits_on_use_need_to_be_counted() -> None:
 
 def test_the_agent_is_told_how_much_of_what_it_has_used() -> None:
     words = Bound(Measure.COST, "--max-cost", 0.5, 0.5, 0.45, Limit.COST).plea
-    assert words.startswith("You have used 90 % of this session's budget (--max-cost $0.50). Stop here: no new work.")
+    assert words.startswith("90 % of the run's budget is used (--max-cost $0.50). Start nothing new")
+    own = Bound(Measure.TOKENS, "max_iteration_tokens", 10**9, 10**9, 0.9e9).plea
+    assert own.startswith("90 % of this session's budget is used (max_iteration_tokens 1,000,000,000).")
+    assert len(own) <= 160, "so much of a message is shown"
+
+
+def test_a_call_that_may_end_waits_for_time_only() -> None:
+    given = given_limits(Limits(cost_usd=1.0, tokens=10, duration=60.0))
+    over = used(cost=2.0, tokens=20, seconds=1.0)
+    assert given.exhausted(over) is not None
+    assert given.exhausted(over, but_use=True) is None
+    late = given.exhausted(used(cost=2.0, tokens=20, seconds=61.0), but_use=True)
+    assert late is not None
+    assert late.limit is Limit.DURATION
 
 
 FIGURES = st.floats(0.01, 1e6)

@@ -13,8 +13,8 @@ PACKAGE = Path(ralph.__file__).parent
 COMMON = {"__init__", "errors", "events", "quantities"}
 
 PURE = {
-    "allowance", "budget", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest", "run",
-    "runners", "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
+    "allowance", "budget", "calls", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest",
+    "run", "runners", "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON
@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     # pure: no I/O, no clock
     "allowance": {"budget"},
     "budget": set(),
+    "calls": {"verdict"},
     "digest": {"verdict"},
     "excerpt": set(),
     "failures": {"budget", "verdict"},

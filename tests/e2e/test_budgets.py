@@ -16,9 +16,9 @@ import pytest
 
 from ralph import pricing
 from tests.support import tools
-from tests.support.api_replies import Reply, Say, text, tool
+from tests.support.api_replies import Reply, Say, Stall, text, tool
 from tests.support.git_repos import commits
-from tests.support.goals import result, write_goal
+from tests.support.goals import result, write_check, write_goal
 from tests.support.messages_api import Ledger, MessagesApi, ServeMessages
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.real_claude import claude_env
@@ -32,7 +32,7 @@ LITTLE = Tokens(input=100, output=20)
 ONE_CALL = 0.00777
 """Dollars for one of these at the list price of the model that `sonnet` stands for; a test compares it."""
 
-PLEA = "You have used 90 % of this session's budget"
+PLEA = "budget is used ("
 
 
 def dollars(ledger: Ledger) -> float:
@@ -170,6 +170,75 @@ def test_a_limit_of_one_session_is_a_failure_and_the_next_one_begins(
     ] * 2
     assert result(repo)["reason"] == "limit reached: --max-iterations"
     assert len(api.ledger.main) == 8
+
+
+@pytest.mark.parametrize(
+    "limit", [["--max-cost", f"{3.5 * ONE_CALL:.6f}"], ["--max-tokens", str(int(3.5 * USAGE.total))]]
+)
+def test_a_verdict_counts_though_its_call_goes_beyond_the_limit(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str]
+) -> None:
+    """The money is looked at before the tool that takes the verdict is run (2.1.325)."""
+    write_check(repo, "#!/bin/sh\ntrue\n")
+    api = messages_api([work(), work(), work(), summary("DONE")])
+
+    done = run_claude(api, *limit)
+
+    assert (done.exit_code, ends(done)) == (0, ["done"]), done.stdout + done.stderr
+    assert result(repo)["proven"]
+    assert result(repo)["cost_usd"] == pytest.approx(4 * ONE_CALL)
+
+
+def test_the_call_that_the_limit_falls_into_is_heard_out(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
+) -> None:
+    """Its prompt alone is beyond the limit, and its answer a second away."""
+    slow = Say(tool("StructuredOutput", summary="DONE"), usage=USAGE, pause=1.0)
+    api = messages_api([work(), work(), work(), slow])
+
+    done = run_claude(api, "--max-tokens", str(int(3.35 * USAGE.total)))
+
+    assert (done.exit_code, ends(done)) == (0, ["done"]), done.stdout + done.stderr
+    assert [served.complete for served in api.ledger.main] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    "blocks", [[text("I stop.")], [tool("StructuredOutput", nonsense=1)]], ids=["text only", "an invalid verdict"]
+)
+def test_an_answer_without_a_verdict_is_the_last_call(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, blocks: list[dict[str, object]]
+) -> None:
+    def model(number: int, request: dict[str, Any]) -> Reply:
+        return Say(*blocks, usage=USAGE, pause=1.0) if told_to_wrap_up(request) else work()
+
+    api = messages_api(model)
+
+    done = run_claude(api, "--max-tokens", str(int(10.2 * USAGE.total)))
+
+    assert (done.exit_code, ends(done)) == (4, ["budget"]), done.stdout + done.stderr
+    answers = [served.complete for served in api.ledger.main if told_to_wrap_up(served.request)]
+    assert answers.count(True) == 1
+    assert len(answers) <= 2
+
+
+def test_a_call_that_was_cut_stays_paid_for(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
+    """The agent's own figure leaves it out; a loop around ralph must not spend without end."""
+    api = messages_api(lambda number, request: work() if number == 1 else Stall("mid_stream"))
+    limit = ["--max-cost", "0.01", "--duration", "8s"]
+
+    cut = run_claude(api, *limit)
+
+    assert (cut.exit_code, ends(cut)) == (4, ["budget"]), cut.stdout + cut.stderr
+    assert [served.complete for served in api.ledger.main][:2] == [True, False]
+    assert result(repo)["cost_usd"] == pytest.approx(dollars(api.ledger))
+    assert result(repo)["tokens"] == api.ledger.tokens.total
+    assert result(repo)["cost_usd"] > 0.01
+
+    again = run_claude(api, *limit)
+
+    assert again.exit_code == 4, again.stdout + again.stderr
+    assert result(repo)["reason"] == "limit reached: --max-cost"
+    assert not ends(again), "no session was held"
 
 
 def test_time_is_told_and_then_ends_the_session(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:

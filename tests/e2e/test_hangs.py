@@ -24,6 +24,7 @@ from tests.support.scripted_agent import (
     scripted_agent,
     spawn,
     summary,
+    write,
 )
 from tests.support.scripted_agent import exit as exit_with
 from tests.support.waiting import is_alive, pid_in, wait_until
@@ -142,9 +143,22 @@ def test_an_agent_that_talks_for_ever_is_ended_by_the_iteration_timeout(
 
     done = ralph("run", "goal.md", "--json", "--iteration-timeout", "2s", "--idle-timeout", "1s")
 
+    assert (done.exit_code, ends_of(done)) == (0, ["budget", "done"])
+    assert done.events_of("session_ended")[0]["reason"] == "iteration_timeout 2.0s is used up"
+    assert 2 < seconds_of(done) < 2 + GRACE
+
+
+def test_an_agent_that_is_silent_when_its_time_is_up_hangs_and_the_next_is_told_what_it_left(
+    ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script([write("half.txt", "half"), ignore_signals(), hang()], [summary("DONE")])
+
+    done = ralph("run", "goal.md", "--json", "--iteration-timeout", "2s")
+
     assert (done.exit_code, ends_of(done)) == (0, ["hung", "done"])
     assert "iteration_timeout" in done.events_of("session_ended")[0]["reason"]
-    assert 2 < seconds_of(done) < 2 + GRACE
+    told = "An earlier session was cut off (hung: not finished after 2.0s (iteration_timeout), and silent)"
+    assert [told in words for words in agent.heard] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +177,7 @@ def test_an_agent_that_floods_its_stdout_is_ended_by_the_iteration_timeout(
 
     events = [json.loads(line) for line in (repo / ".ralph/runs/goal/events.ndjson").read_text().splitlines()]
     done = Finished(done.exit_code, done.stdout, done.stderr, events)
-    assert (done.exit_code, ends_of(done)) == (0, ["hung", "done"])
+    assert (done.exit_code, ends_of(done)) == (0, ["budget", "done"])
     assert seconds_of(done) < 1 + GRACE
     raw_logs(repo)[0].unlink()  # it is large
 
