@@ -5,6 +5,9 @@ import re
 from datetime import UTC, datetime
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LEAST_DOLLARS, _MOST_DOLLARS, _MOST = 0.0001, 10**6, 10**12
+"""Whoever limits something to less, or to more, has mistyped."""
+
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
@@ -28,6 +31,8 @@ def parse_money(text: str) -> float:
         amount = math.nan
     if not math.isfinite(amount) or amount <= 0:
         raise ValueError(f"{text!r} is not an amount of US dollars above zero")
+    if not _LEAST_DOLLARS <= amount < _MOST_DOLLARS:
+        raise ValueError(f"{text!r} is not an amount of US dollars between {_LEAST_DOLLARS} and {_MOST_DOLLARS:,}")
     return amount
 
 
@@ -39,6 +44,8 @@ def parse_count(text: str) -> int:
         number = 0
     if number <= 0:
         raise ValueError(f"{text!r} is not a whole number above zero")
+    if number > _MOST:
+        raise ValueError(f"{text!r} is more than {_MOST:,}")
     return number
 
 

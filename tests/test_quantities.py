@@ -62,13 +62,15 @@ def test_money_is_read_with_or_without_its_sign(text: str, amount: float) -> Non
     assert parse_money(text) == amount
 
 
-@pytest.mark.parametrize("text", ["", "$", "0", "-1", "$-1", "nan", "inf", "1e999", "five", "5 USD", "1,50"])
+@pytest.mark.parametrize(
+    "text", ["", "$", "0", "-1", "$-1", "nan", "inf", "1e999", "five", "5 USD", "1,50", "1e300", "1000000", "0.0000001"]
+)
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an amount"):
         parse_money(text)
 
 
-@given(st.floats(min_value=0.0001, max_value=1e6))
+@given(st.floats(min_value=0.0001, max_value=9e5))
 def test_written_money_reads_as_about_the_same(amount: float) -> None:
     assert parse_money(format_money(amount)) == pytest.approx(amount, rel=0.05, abs=0.0001)
 

@@ -1,5 +1,6 @@
 """What `ralph run` says first and last: where it works and with what, how it ended and what to type next."""
 
+import contextlib
 import math
 import shlex
 import sys
@@ -10,6 +11,7 @@ from ralph import __version__, gitrepo
 from ralph.budget import Limit, Reasoning, Spend
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
+from ralph.errors import RalphError
 from ralph.loop import STALLED
 from ralph.quantities import format_duration, format_money
 from ralph.run import Run, RunResult
@@ -17,6 +19,9 @@ from ralph.runners import OWN_TRANSCRIPTS
 from ralph.verdict import Reply
 
 Lines = Iterator[tuple[str, str]]
+
+_SUBAGENTS = {"Agent", "Task"}
+"""Tools of Claude Code that have another agent work."""
 
 
 def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
@@ -77,6 +82,12 @@ def _unheld(agent: ChosenAgent) -> Lines:
             "note",
             "codex tells its use at the end of a turn: limits on cost and tokens hold from one turn to the next",
         )
+    if on_use and not on_cost and as_claude and _SUBAGENTS & set(chosen.worker.tools):
+        yield (
+            "note",
+            "what subagents write is known at the end of a turn only: within one, a limit on tokens holds late",
+        )
+        yield "", "with --max-cost as well, the agent itself keeps to the money, theirs included"
     if on_cost and tells and not as_claude and agent.prices.price(chosen.model) is None:
         model = chosen.model or "its model"
         yield "note", f"--max-cost holds only if the agent tells its cost, or .ralph/pricing.toml a price for {model}"
@@ -103,12 +114,23 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
         yield "push", shlex.join(["git", "-C", str(prepared.repo.root), "push", "origin", run.branch])
     if prepared.settings.limits.cost_usd and not run.spend.costed and run.used_iterations:
         yield "note", "no cost was reported, and none could be reckoned: --max-cost did not hold"
+    yield from _leftovers(result, prepared)
     if result.hint:
         yield "next", result.hint
     if result.limit is not None:
         yield "next", f"go on with a higher limit: {_raised(result.limit, run, prepared)}"
     elif result.exit_code not in (0, 6):
         yield "next", f"go on where it ended: {_again()}"
+
+
+def _leftovers(result: RunResult, prepared: Prepared) -> Lines:
+    """What an unfinished run leaves in the tree: a look at the tree may fail, and is not worth a fault by then."""
+    paths: list[str] = []
+    with contextlib.suppress(RalphError):
+        paths = [] if result.exit_code == 0 else list(prepared.repo.dirty_paths(prepared.goal.path))
+    if paths:
+        shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        yield "note", f"the tree holds work that is not committed ({shown}); the next session is told of it"
 
 
 def _ending(result: RunResult, prepared: Prepared) -> str:
@@ -121,9 +143,12 @@ def _cost(run: Run) -> str:
     if not run.spend.costed:
         return "cost unknown"
     apart = run.condensed.spend
-    return format_money(run.spend.cost_usd) + (
-        f" (of that {format_money(apart.cost_usd)} for summaries)" if apart.costed else ""
-    )
+    details = [
+        "in part an estimate" if run.spend.estimated else "",
+        f"of that {format_money(apart.cost_usd)} for summaries" if apart.costed else "",
+    ]
+    said = "; ".join(filter(None, details))
+    return format_money(run.spend.cost_usd) + (f" ({said})" if said else "")
 
 
 def _tokens(run: Run) -> str:

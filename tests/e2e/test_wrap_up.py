@@ -10,11 +10,22 @@ from tests.support import any_agent
 from tests.support.git_repos import commits
 from tests.support.goals import result, write_goal
 from tests.support.ralph_process import Finished, Ralph
-from tests.support.scripted_agent import ClaudeScript, Step, answer, hang, ignore_signals, pause, run, say, summary
+from tests.support.scripted_agent import (
+    ClaudeScript,
+    Step,
+    answer,
+    hang,
+    ignore_signals,
+    pause,
+    run,
+    say,
+    summary,
+    write,
+)
 from tests.support.scripted_agent import exit as exit_with
 from tests.support.tokens import ONE_MESSAGE
 
-PLEA = "You have used 90 % of this session's budget"
+PLEA = "budget is used ("
 ONE = ONE_MESSAGE.total
 
 
@@ -149,9 +160,50 @@ def test_an_estimate_is_shown_as_one(ralph: Ralph, claude_script: ClaudeScript) 
 
     assert done.exit_code == 4, done
     assert "(estimate)" in done.stdout
+    assert "(in part an estimate)" in done.stdout.partition("result")[2], "the last lines say so, too"
 
 
 def test_a_dry_run_shows_what_the_agent_would_be_given(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([summary("DONE")])
     shown = ralph("run", "goal.md", "--dry-run", "--max-cost", "0.5").stdout
     assert "--include-partial-messages --max-budget-usd 0.500000" in shown
+
+
+def test_who_fails_for_want_of_budget_is_told_what_to_raise(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script(at_work(50))
+
+    done = ralph("run", "goal.md", env={"RALPH_MAX_ITERATION_TOKENS": str(3 * ONE)})
+
+    assert done.exit_code == 1, done
+    assert "give each session more: raise max_iteration_tokens" in done.stdout
+
+
+def test_what_an_ended_run_left_in_the_tree_is_said(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([write("half.txt", "half"), *at_work(50)])
+
+    done = ralph("run", "goal.md", "--max-tokens", str(3 * ONE))
+
+    assert done.exit_code == 4, done
+    assert "the tree holds work that is not committed (half.txt); the next session is told of it" in done.stdout
+
+
+def test_a_tree_without_leftovers_is_not_spoken_of(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([write("whole.txt", "whole"), summary("One step.")])
+    done = ralph("run", "goal.md", "--max-iterations", "1")
+    assert done.exit_code == 4, done
+    assert "not committed" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_said"),
+    [(["--max-tokens", "9999999"], True), (["--max-tokens", "9999999", "--max-cost", "9"], False), ([], False)],
+)
+def test_where_subagents_may_work_the_header_says_what_a_limit_on_tokens_is_worth(
+    ralph: Ralph, repo: Path, claude_script: ClaudeScript, limits: list[str], is_said: bool
+) -> None:
+    (repo / ".ralph").mkdir()
+    (repo / ".ralph/config.toml").write_text('[modes.worker]\ntools = "Read,Bash,Agent,StructuredOutput"\n')
+    claude_script([summary("DONE")])
+    done = ralph("run", "goal.md", *limits)
+    assert done.exit_code == 0, done
+    assert ("what subagents write is known at the end of a turn only" in done.stdout) == is_said
