@@ -456,7 +456,7 @@ def test_the_same_refusal_in_the_words_of_another_parser(stage: Stage, name: str
     assert ours.stderr.split(":")[:2] == real.stderr.split(":")[:2]
 
 
-# The deliberate differences: five at most, none about what spec 1 requires of a drop-in (its section 12).
+# The deliberate differences: six at most, none about what spec 1 requires of a drop-in (its section 12).
 
 
 def test_difference_two_system_prompts_are_a_contradiction(stage: Stage) -> None:
@@ -507,3 +507,20 @@ def test_difference_paths_outside_are_refused_even_when_the_tool_is_allowed(stag
     assert blocks[1]["is_error"]
     assert "secret" not in blocks[1]["content"]
     assert real.exit_code == ours.exit_code == 0
+
+
+def test_difference_a_message_that_was_cut_is_charged(stage: Stage) -> None:
+    """The API charges for what it has begun; 2.1.325 leaves it out of its own figures."""
+
+    def interrupt_a_message(talk: Conversation, _api: MessagesApi) -> None:
+        talk.say("go")
+        talk.wait_for("stream_event")
+        talk.interrupt()
+        talk.wait_for("result")
+
+    args = (*STREAM, *TOOLS, "--include-partial-messages")
+    real, ours = stage.play(Story([Stall("mid_stream")], args, interrupt_a_message))
+    figures = [next(event for event in told.events if event["type"] == "result") for told in (real, ours)]
+    assert [each["subtype"] for each in figures] == ["error_during_execution"] * 2
+    assert figures[0]["total_cost_usd"] == 0 < figures[1]["total_cost_usd"]
+    assert figures[1]["usage"]["input_tokens"] == ours.api.ledger.tokens.input
