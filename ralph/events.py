@@ -192,6 +192,8 @@ class RunStarted:
     check: str
     continued: bool
     iteration: int
+    envrc: str = ""
+    """What came of the repository's `.envrc`, in words; empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,6 +280,7 @@ class Pursuit:
             check=self.prepared.check_label,
             continued=bool(run.history.iterations or run.failed),
             iteration=run.iteration,
+            envrc=self.prepared.envrc,
         )
 
 

@@ -178,6 +178,7 @@ class Surveying:
             check="",
             continued=False,
             iteration=0,
+            envrc=self.around.header,
         )
 
     def _greeting(self) -> Iterator[tuple[str, str]]:

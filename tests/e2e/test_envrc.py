@@ -104,6 +104,7 @@ def test_one_that_nobody_trusts_is_not_executed(
     assert not evaluated(repo)
     assert {"direnv", "bash", "sleep", "touch"} & set(executed(tmp_path / "trace")) == set()
     assert header(done) == f"not used: nobody has trusted it; look at it, then: ralph trust {repo}"
+    assert f'"envrc":"{header(done)}"' in (run_directory(repo) / "events.ndjson").read_text()
     assert "FROM_ENVRC" not in seen(agent)
 
 
