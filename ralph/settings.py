@@ -6,7 +6,6 @@ The only module that makes settings of the environment, `.env` and TOML files, a
 import io
 import logging
 import shlex
-import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +13,10 @@ from typing import cast
 
 import dotenv
 import platformdirs
-import tomli_w
 
-from ralph import plugins
+from ralph import configfile, plugins
 from ralph.budget import Limits, Reasoning
-from ralph.errors import DiskError, UsageError
-from ralph.files import replace_file
+from ralph.errors import UsageError
 from ralph.nearest import did_you_mean
 from ralph.quantities import parse_count, parse_duration, parse_money
 from ralph.runners import AGENTS, AUTO, OWN_TRANSCRIPTS, AgentOptions, ClaudeOptions, CodexOptions
@@ -422,30 +419,9 @@ def _dotenv(path: Path, collected: _Collected) -> dict[str, str]:
 
 def _add_toml(collected: _Collected, path: Path, *, trusted: bool) -> None:
     try:
-        collected.add(Source(str(path), _flattened(_read_toml(path)), trusted))
+        collected.add(Source(str(path), configfile.read(path, KEYS), trusted))
     except UsageError as error:
         collected.faults.append(error.message)
-
-
-def _read_toml(path: Path) -> dict[str, object]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from error
-
-
-def _flattened(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in table.items():
-        if isinstance(value, dict) and prefix + name not in KEYS:
-            flat |= _flattened(cast("dict[str, object]", value), f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def set_value(path: Path, name: str, written: str) -> str:
@@ -457,36 +433,6 @@ def set_value(path: Path, name: str, written: str) -> str:
         value = key.parse(written)
     except ValueError as fault:
         raise UsageError(f"{name}: {fault}") from fault
-    table = _read_toml(path)
-    *parents, last = name.split(".")
-    inner = table
-    for parent in parents:
-        inner = cast("dict[str, object]", inner.setdefault(parent, {}))
-        if not isinstance(inner, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - the file is the user's
-            raise UsageError(f"{path}: {parent} is not a table", f"make it one, then set {name} again")
-    inner[last] = (
-        list(cast("tuple[str, ...]", value))
-        if isinstance(value, tuple)
-        else value
-        if isinstance(value, bool | int)
-        else written
-    )
-    return _replace_file(path, tomli_w.dumps(table))
-
-
-def _replace_file(path: Path, content: str) -> str:
-    note = ""
-    path = path.resolve()  # a linked configuration stays linked
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = path.read_text("utf-8") if path.exists() else ""
-        if "#" in before:
-            kept = path.with_name(path.name + ".bak")
-            kept.write_text(before, "utf-8")
-            note = f"comments are not carried over: the file as it was is {kept}"
-        replace_file(path, content, mode=path.stat().st_mode & 0o777 if path.exists() else 0o600)
-    except DiskError as error:
-        raise UsageError(error.message, error.hint) from error
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    return note
+    if isinstance(value, tuple):
+        return configfile.put(path, name, list(cast("tuple[str, ...]", value)))
+    return configfile.put(path, name, value if isinstance(value, bool | int) else written)
