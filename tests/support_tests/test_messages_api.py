@@ -3,6 +3,7 @@
 import http.client
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from tests.support.tokens import ONE_MESSAGE, Tokens
 from tests.support.waiting import wait_until
 
 TOOLS = [{"name": "Write", "input_schema": {"type": "object"}}]
+
+BEGUN = replace(ONE_MESSAGE, output=1)
+"""What a message costs that was cut: its prompt, and the first of its output."""
 
 
 def request(*texts: str, **more: object) -> dict[str, Any]:
@@ -149,7 +153,7 @@ def test_a_message_can_fail_or_be_cut_after_it_began(messages_api: ServeMessages
         "content_block_delta",
     ]
     assert [served.complete for served in api.ledger] == [True, False]
-    assert api.ledger.tokens == Tokens()
+    assert [served.usage for served in api.ledger] == [Tokens(), BEGUN]
 
 
 @pytest.mark.parametrize(
@@ -166,10 +170,10 @@ def test_a_stall_holds_the_connection_until_the_server_closes(when: Any, status:
         assert received.startswith(begins)
     assert b"message_stop" not in received + connection.sock.recv(1 << 16)
     connection.close()
-    assert api.ledger.tokens == Tokens()
+    assert api.ledger.tokens == (BEGUN if begins else Tokens())
 
 
-def test_a_client_that_went_away_is_not_billed() -> None:
+def test_a_client_that_went_away_is_billed_for_what_had_begun() -> None:
     may_answer = threading.Event()
 
     def script(_number: int, _request: dict[str, Any]) -> Say:
@@ -183,7 +187,7 @@ def test_a_client_that_went_away_is_not_billed() -> None:
         may_answer.set()
         wait_until(lambda: api.ledger.main, "the request")
     assert not api.ledger.main[0].complete
-    assert api.ledger.tokens == Tokens()
+    assert api.ledger.tokens == BEGUN
 
 
 def test_closing_leaves_no_thread_even_while_clients_are_connected() -> None:
