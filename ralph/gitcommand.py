@@ -12,7 +12,7 @@ from typing import cast
 
 from ralph import environ
 from ralph.errors import RepoError, UsageError
-from ralph.searchpath import outside
+from ralph.searchpath import loading_outside, outside
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
@@ -48,9 +48,9 @@ def run_git(
     root: Path, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
-    path = _path(root)
+    found = _found(root)
     try:
-        with environ.searching(path):  # GitPython runs the command when it is imported
+        with environ.searching(found["PATH"]):  # GitPython runs the command when it is imported
             import git
     except ImportError as error:
         raise UsageError("git was not found", "install git, and see that it is on PATH") from error
@@ -69,7 +69,7 @@ def run_git(
                 with_extended_output=True,
                 with_exceptions=False,
                 strip_newline_in_stdout=False,
-                env={**_ENVIRONMENT, "PATH": path, **(pinned or {})},  # git itself is looked for there, too
+                env={**_ENVIRONMENT, **found, **(pinned or {})},  # git itself is looked for on this PATH, too
                 start_new_session=True,
             )
         except git.GitCommandNotFound as error:
@@ -80,9 +80,11 @@ def run_git(
 
 
 @functools.cache
-def _path(root: Path) -> str:
-    """Where git, and what it calls, is looked for: settled once, before any agent works."""
-    return outside(environ.inherited().get("PATH", os.defpath), root) or os.defpath  # an empty one is where one stands
+def _found(root: Path) -> Mapping[str, str]:
+    """Where git, what it calls and what it loads are looked for: settled once, before any agent works."""
+    env = environ.inherited()
+    path = outside(env.get("PATH", os.defpath), root) or os.defpath  # an empty one is where one stands
+    return {"PATH": path, **loading_outside(env, root)}
 
 
 def last_line(text: str) -> str:

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -257,6 +257,11 @@ class Repo:
         out = self._git("log", "--reverse", "-z", "--first-parent", "--format=%H%n%ct%n%B", *span, "--")
         entries = (entry.split("\n", 2) for entry in out.split("\0") if entry)
         return [IterationCommit(sha, float(at), message) for sha, at, message in entries]
+
+    def last_changed_by_ralph(self, paths: Iterable[str]) -> bool:
+        """Tell whether the last commit that changed one of these files is an iteration's, or was made of some."""
+        messages = (self._run("log", "-1", "--format=%B", "--", path)[1] for path in paths)
+        return any(re.search(r"^Ralph-Run: ", message, re.MULTILINE) for message in messages)
 
     def parent(self, commit: str) -> str | None:
         """The commit before this one; None if it is the first."""

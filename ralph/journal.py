@@ -66,6 +66,8 @@ class Saved:
     transcript: str
     model: str
     exit_code: int | None
+    dotenv: Mapping[str, str]
+    """The settings that stood in `.env`, which an agent can write."""
     counted: str
     """The last raw log whose cost is in the run's spend."""
     rebuilt_because: str = ""
@@ -138,6 +140,7 @@ class Journal:
             jsonline.text(document.get("transcript")),
             jsonline.text(document.get("model")),
             exit_code if isinstance(exit_code, int) else None,
+            {name: jsonline.text(value) for name, value in jsonline.mapping(document.get("dotenv")).items()},
             jsonline.text(document.get("counted")),
         )
 
@@ -240,6 +243,7 @@ class Journal:
         agent: str,
         transcript: str,
         model: str,
+        dotenv: Mapping[str, str],
         counted: str,
         exit_code: int | None = None,
         durable: bool,
@@ -272,6 +276,7 @@ class Journal:
             "agent": agent,
             "transcript": transcript,
             "model": model,
+            "dotenv": dict(dotenv),
             "counted": counted,
             "exit_code": exit_code,
         }

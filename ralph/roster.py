@@ -64,7 +64,7 @@ class Roster:
             return self.find_live(None)
         meant = self._meant(asked)
         live = [entry for entry in meant if entry.is_live]
-        return _one_of(live or meant, f"there is no run of {asked}", f"start one: ralph run {asked}")
+        return _one_of(live or meant, f"there is no run of {asked}", "see which there are: ralph status")
 
     def _meant(self, asked: str) -> list[Entry]:
         """The runs that the user may mean: by a goal's file that one, by its name those of the repository around him.
@@ -72,7 +72,7 @@ class Roster:
         Only where that has none of the name are those elsewhere meant.
         """
         path = Path(asked)
-        if path.exists() or "/" in asked:
+        if path.is_file() or "/" in asked:
             place = str(path.parent.resolve() / path.name)
             return [entry for entry in self._all() if entry.goal_path == place]
         found = [

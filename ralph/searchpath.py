@@ -5,7 +5,7 @@ A user of direnv has the repository's own folders on PATH (`PATH_add bin`), and 
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -15,10 +15,25 @@ def outside(path: str, root: Path) -> str:
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if not _lies_in(folder, around))
 
 
-def rejoined(path: str, before: str) -> str:
-    """A PATH that grew out of what `outside` left of the one before, with what was taken out at its end."""
-    kept = path.split(os.pathsep)
-    return os.pathsep.join([*kept, *(folder for folder in before.split(os.pathsep) if folder not in kept)])
+def rejoined(path: str, searched: str, before: str) -> str:
+    """A PATH that grew out of `searched`, what `outside` left of the one before: with that one whole in its place.
+
+    Where it did not simply grow, what was taken out stands at its end.
+    """
+    if path.endswith(searched):
+        return path[: len(path) - len(searched)] + before
+    kept, left = path.split(os.pathsep), searched.split(os.pathsep)
+    taken_out = [folder for folder in before.split(os.pathsep) if folder not in left and folder not in kept]
+    return os.pathsep.join([*kept, *taken_out])
+
+
+_LOADED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
+
+
+def loading_outside(env: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Those variables by which programs would load libraries of the repository's, without its folders and files."""
+    told = {name: env[name].replace(" ", os.pathsep) for name in _LOADED if env.get(name)}
+    return {name: clean for name, value in told.items() if (clean := outside(value, root)) != value}
 
 
 def passed_over(programs: Iterable[str], path: str, root: Path) -> list[str]:

@@ -211,6 +211,10 @@ class Settings:
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
 
+    def said_in(self, source: str) -> dict[str, str]:
+        """What a source says, as far as nothing counts more."""
+        return {name: str(value.written) for name, value in self.values.items() if value.source == source}
+
     @property
     def transcript(self) -> str:
         """The transcript in force; what `auto` means for an agent of another package, only that knows."""

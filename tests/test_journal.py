@@ -55,6 +55,7 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
             agent="codex",
             transcript="plain",
             model="gpt",
+            dotenv={"max_cost": "5"},
             counted="l",
             exit_code=exit_code,
             durable=True,

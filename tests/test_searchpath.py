@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.searchpath import outside, passed_over, rejoined
+from ralph.searchpath import loading_outside, outside, passed_over, rejoined
 
 
 @pytest.fixture
@@ -36,5 +36,14 @@ def test_what_is_passed_over_is_named(repo: Path) -> None:
     assert found == [f"{repo}/bin/git"]
 
 
-def test_what_was_left_out_comes_back_at_the_end() -> None:
-    assert rejoined("/new:/usr/bin", "/repo/bin:/usr/bin:.") == "/new:/usr/bin:/repo/bin:."
+def test_what_was_left_out_comes_back_in_its_place() -> None:
+    assert rejoined("/new:/usr/bin", "/usr/bin", "/repo/bin:/usr/bin:.") == "/new:/repo/bin:/usr/bin:."
+
+
+def test_where_more_was_changed_it_comes_back_at_the_end() -> None:
+    assert rejoined("/bin:/new", "/usr/bin:/bin", "/repo/bin:/usr/bin:/bin") == "/bin:/new:/repo/bin"
+
+
+def test_libraries_of_the_repository_are_not_loaded(repo: Path) -> None:
+    env = {"LD_LIBRARY_PATH": f"{repo}/lib:/usr/lib", "LD_PRELOAD": f"{repo}/a.so /usr/lib/b.so", "LD_AUDIT": "/x.so"}
+    assert loading_outside(env, repo) == {"LD_LIBRARY_PATH": "/usr/lib", "LD_PRELOAD": "/usr/lib/b.so"}

@@ -70,6 +70,7 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
         transcript=journal.at_start("transcript"),
         model=journal.at_start("model"),
         exit_code=None,
+        dotenv=prepared.settings.said_in(str(repo.root / ".env")),
         counted="",
         rebuilt_because=why,
     )
@@ -94,6 +95,22 @@ def refuse_mismatch(saved: Saved, prepared: Prepared) -> None:
             f"the run began with the check {saved.check!r}; now it would be {prepared.check_label or 'none'!r}",
             "say which you want with --check or --no-check, or begin anew with --fresh",
         )
+    _refuse_changed_dotenv(saved, prepared)
+
+
+def _refuse_changed_dotenv(saved: Saved, prepared: Prepared) -> None:
+    """Refuse settings that an agent may have written: unlike `.ralph/`, `.env` is not put back after a session."""
+    file = prepared.repo.root / ".env"
+    now = prepared.settings.said_in(str(file))
+    for name in sorted({*saved.dotenv, *now}):
+        value = prepared.settings.values.get(name)
+        if now.get(name) != saved.dotenv.get(name) and (value is None or value.source not in ("flag", "environment")):
+            raise UsageError(
+                f"{file}: {name} was {saved.dotenv.get(name, 'not set')} when this run began,"
+                f" and is {now.get(name, 'not set')}",
+                f"an agent can write there: set it back, or say it yourself with --{name.replace('_', '-')} or"
+                " in the environment; or begin anew with --fresh",
+            )
 
 
 def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:

@@ -25,7 +25,7 @@ from ralph.quantities import timestamp
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
 from ralph.run import Run, RunResult
-from ralph.steering import Receipt, Word
+from ralph.steering import Act, Receipt, Word
 from ralph.ui.console import Detail
 from ralph.windows import EXCLUDES, Windows
 
@@ -133,6 +133,7 @@ class Pursuit:
         root, env = self.repo.root, self.asked.env
         self.envrc = stands(root, env)
         self.beginning = Beginning(None) if saved is None else Beginning.of(self.journal.directory)
+        trusting = self.asked.flags.trust_envrc
         around = surround(
             self.envrc,
             self.stage,
@@ -140,7 +141,8 @@ class Pursuit:
             ralph_dir=self.asked.ralph_dir,
             timeout=self.settings.envrc_timeout,
             beginning=self.beginning,
-            trusting=self.asked.flags.trust_envrc,
+            trusting=trusting,
+            by_agent=trusting and self.repo.last_changed_by_ralph(self.envrc.files),
         )
         self.prepared = replace(self.prepared, env=around.env, envrc=around.header)
         if self.prepared.check is not None:
@@ -188,8 +190,10 @@ class Pursuit:
         if (moved := self.journal.archive()) is None:
             return [], []
         heard = last.run.heard if isinstance(last, Saved) else 0
+        untold = [item for item in last.run.guidance if item.told == 0] if isinstance(last, Saved) else []
+        waiting = [Word(item.number, Act.TELL, item.text) for item in untold]
         said = [f"the last run was archived: {moved}"] if self.asked.flags.fresh else []
-        return Mailbox(moved, heard, stale=self._mail_before).read(), said
+        return [*waiting, *Mailbox(moved, heard, stale=self._mail_before).read()], said
 
     def _pause(self, seconds: float) -> None:
         if (number := self.stage.signals.first) is not None:
@@ -211,7 +215,7 @@ class Pursuit:
         self.stage.say(greeting(self.prepared, run, self.journal.directory), first=True)
         recorder(self._run_started(run))
         for guidance in run.guidance:
-            recorder(Guided(guidance.number, guidance.text, Receipt.MISSING))
+            recorder(Guided(guidance.number, guidance.text, Receipt.MISSING if guidance.told else "received"))
         for note in said:
             recorder(Text(Tag.SYS, note))
 

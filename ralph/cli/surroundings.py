@@ -86,10 +86,11 @@ def surround(
     timeout: float,
     beginning: Beginning,
     trusting: bool = False,
+    by_agent: bool = False,
 ) -> Surroundings:
-    """Settle the environment; `trusting`: the user trusts what stands, if it is what stood when the run began."""
+    """Settle the environment; `trusting`: the user trusts what stood before any agent; `by_agent`: this did not."""
     try:
-        doubt = _doubt(envrc, env, TrustStore(ralph_dir), beginning, trusting=trusting)
+        doubt = _doubt(envrc, env, TrustStore(ralph_dir), beginning, trusting=trusting, by_agent=by_agent)
     except RalphError as error:  # its record cannot be read or written
         doubt = Doubt(f"{error.message} ({error.hint})")
     if not envrc.exists:
@@ -104,13 +105,13 @@ def surround(
 
 
 def _doubt(
-    envrc: Envrc, env: Mapping[str, str], store: TrustStore, beginning: Beginning, *, trusting: bool
+    envrc: Envrc, env: Mapping[str, str], store: TrustStore, beginning: Beginning, *, trusting: bool, by_agent: bool
 ) -> Doubt | None:
     at, began = timestamp(time.time()), beginning.digest
     record, word = store.recorded(envrc.root), direnv.word_on(envrc, env)
     if record is None:
         record = store.first_seen(envrc, at, as_it_began=began in (None, envrc.digest))
-    if spoken := trusting and flag_counts(envrc, record):
+    if spoken := trusting and not by_agent and flag_counts(envrc, record):
         record = store.record(envrc, "--trust-envrc", at)
     doubt = judge(envrc, record, allows=word.allows, denies=word.denies, began=began)
     if doubt is None and (record.by == NOBODY or record.files != envrc.files):
@@ -133,7 +134,7 @@ def _evaluated(
     changes = direnv.export(
         program,
         envrc,
-        {**env, "PATH": path},
+        {**env, "PATH": path, **searchpath.loading_outside(env, envrc.root)},
         folder,
         guardian=stage.guardian,
         timeout=timeout,
@@ -147,7 +148,7 @@ def _evaluated(
     if any(envrc.files.get(name, MISSING) != MISSING for name in after.changed_since(envrc.files)):
         return direnv.Failure("it changed while it was evaluated", "look at it, then run this again")
     if added := changes.get("PATH"):
-        changes = {**changes, "PATH": searchpath.rejoined(added, env.get("PATH", ""))}
+        changes = {**changes, "PATH": searchpath.rejoined(added, path, env.get("PATH", ""))}
     return _Used(let_through(changes), "by direnv", envrc.unfollowed)
 
 

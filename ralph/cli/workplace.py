@@ -208,6 +208,7 @@ class Workplace:
             agent=self.settings.agent,
             transcript=self.prepared.runner.transcript,
             model=self.settings.model,
+            dotenv=self.settings.said_in(str(self.repo.root / ".env")),
             counted=self._counted,
             exit_code=exit_code,
             durable=durable,

@@ -56,6 +56,11 @@ _MOST_TEXT = 2**18
 """Bytes of scripts that are read for what they do, all together: it takes a second, and signals wait."""
 
 
+_PATHS = {"path_add", "path_prepend", "path_rm"}
+_LOADS = re.compile(r"(LD_\w*|BASH_ENV)(\+?=|$)")
+"""What has the programs that direnv itself runs load something: a library, a script."""
+
+
 @dataclass(frozen=True, slots=True)
 class Envrc:
     """`.envrc` and the files that it reads, each by the sha256 of its content; those that are not there count, too."""
@@ -166,6 +171,8 @@ class _Found:
         if self.path_is_open and verb in _CALLING:
             self.unfollowed.append(_said(where, verb, "by", "PATH"))
         self._watch_path(verb, arguments, assigned=words if assigns else ())
+        if loads := [word for word in words if _LOADS.match(word)] if assigns or verb in _PATHS else []:
+            self.unfollowed.append(_said(where, "what", loads[0].partition("=")[0], "loads"))
         if any(map(_SUBSTITUTION.search, words)):
             self.unfollowed.append(f"{where} (a command in a value)" if assigns else _said(where, verb))
             self._add_named(words, bases)

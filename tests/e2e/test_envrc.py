@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import tools
-from tests.support.git_repos import commit_all, commits
+from tests.support.git_repos import commit_all, commits, git
 from tests.support.goals import result, run_directory, write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.scripted_agent import ClaudeScript, ScriptedAgent, run, summary, write
@@ -273,6 +273,35 @@ def test_the_flag_of_a_new_run_does_not_trust_what_an_agent_wrote(
     assert header(ralph("run", "g2.md", "--trust-envrc")).startswith(f"{2 if stands else 0} variable")
 
 
+def test_the_flag_does_not_trust_what_an_agent_wrote_in_another_work_tree(
+    tmp_path: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
+) -> None:
+    claude_script([run(f"echo 'touch {tmp_path}/evaluated' >> .envrc"), summary("DONE")], [summary("DONE")])
+    assert ralph("run", "goal.md").exit_code == 0
+    git(repo, "worktree", "add", "-q", str(tmp_path / "tree"), "-b", "other")
+    write_goal(tmp_path / "tree", name="two.md")
+
+    second = ralph("run", "two.md", "--trust-envrc", cwd=tmp_path / "tree")
+
+    assert second.exit_code == 0
+    assert "--trust-envrc does not speak for what an agent may have written" in header(second)
+    assert not (tmp_path / "evaluated").exists()
+
+
+def test_folders_of_the_repository_that_were_on_path_keep_their_place(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
+) -> None:
+    (repo / "scripts").mkdir()
+    write_envrc(repo, "PATH_add scripts\n")
+    ralph("trust")
+    agent = done_once(claude_script)
+    path = f"{repo}/.venv/bin:{ralph.env['PATH']}"
+
+    assert ralph("run", "goal.md", env={"PATH": path}).exit_code == 0
+
+    assert agent.starts[0]["env"]["PATH"] == f"{repo}/scripts:{path}"
+
+
 def test_a_run_whose_directory_was_lost_does_not_begin_anew(
     repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
 ) -> None:
@@ -383,6 +412,7 @@ def test_what_would_change_other_programs_is_dropped(
     assert header(done) == (
         "1 variable by direnv: ANTHROPIC_API_KEY · unset: TO_GO"
         " · dropped: BASH_ENV, GIT_DIR, LD_PRELOAD_X, NODE_OPTIONS, PYTHONPATH, RALPH_ITERATION"
+        " · not covered by trust: line 2 of .envrc (what LD_PRELOAD_X loads), line 5 of .envrc (what BASH_ENV loads)"
     )
 
 

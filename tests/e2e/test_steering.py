@@ -176,6 +176,28 @@ def test_guidance_that_no_session_has_heard_is_for_the_next_run(
     assert "not in vain" in agent.heard[0]
 
 
+def test_guidance_that_came_during_the_last_iteration_is_for_the_next_run(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
+) -> None:
+    claude_script([held(gate), summary("One.")])
+    with in_session(ralph, "--max-iterations", "1") as running:
+        ralph("tell", "not in vain either")
+        gate.touch()
+        assert running.wait().exit_code == 4
+    agent = claude_script([summary("DONE")])
+
+    assert ralph("run", "goal.md", "--fresh").exit_code == 0
+    assert "not in vain either" in agent.heard[0]
+
+
+def test_a_name_is_a_name_though_a_folder_is_called_so(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    (repo / "goal").mkdir()
+    claude_script([summary("One.")])
+    assert ralph("run", "goal.md", "--max-iterations", "1").exit_code == 4
+
+    assert ralph("tell", "goal", "you").exit_code == 0
+
+
 def test_what_is_asked_while_a_start_begins_is_asked_of_it(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, bin_dir: Path, tmp_path: Path
 ) -> None:
@@ -185,7 +207,8 @@ def test_what_is_asked_while_a_start_begins_is_asked_of_it(
     assert ralph("run", "goal.md").exit_code == 0
     (repo / ".envrc").write_text(f"while ! test -e {tmp_path}/go; do sleep 0.02; done\n")
     agent = claude_script([summary("DONE")])
-    with ralph.start("run", "goal.md", "--json", "--allow-dirty", "--trust-envrc") as running:
+    assert ralph("trust").exit_code == 0
+    with ralph.start("run", "goal.md", "--json", "--allow-dirty") as running:
         wait_until(lambda: '"beginning"' in ralph("status", "--json").stdout, "the run to be live")
         assert ralph("tell", "in time").exit_code == 0
         assert ralph("stop").exit_code == 0

@@ -470,3 +470,24 @@ def when_free(ralph: Ralph, *flags: str) -> Finished:
 
     assert comes_true(starts, 12), "the lock is never given up"
     return ended[-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("", "RALPH_MAX_ITERATIONS=9"), ("RALPH_MAX_ITERATIONS=1", "")], ids=["added", "taken away"]
+)
+def test_settings_that_an_agent_wrote_to_dotenv_do_not_count(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, before: str, after: str
+) -> None:
+    write_goal(repo)
+    ralph("config", "set", "max_iterations", "1" if not before else "9")
+    (repo / ".env").write_text(f"{before}\n")
+    agent = claude_script([run(f"echo '{after}' > .env"), summary("One.")], [summary("Two.")])
+    assert ralph("run", "goal.md").exit_code == 4
+
+    refused = ralph("run", "goal.md")
+
+    assert refused.exit_code == 2
+    assert "max_iterations was" in refused.stderr
+    assert len(agent.starts) == 1
+    assert ralph("run", "goal.md", "--max-iterations", "2").exit_code == 4, "the user's own word counts"
+    assert len(agent.starts) == 2

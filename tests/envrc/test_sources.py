@@ -250,3 +250,16 @@ def test_files_that_are_only_named_are_bounded_too(root: Path) -> None:
 def test_one_that_is_larger_than_any_is_not_read(root: Path) -> None:
     assert stands(root, "#" * (2**20 + 1)).obstacle == ".envrc is larger than 1 MiB"
     assert stands(root, "#" * 2**20, lib="#" * 2**21).obstacle == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("export LD_LIBRARY_PATH=$PWD/lib", "line 1 of .envrc (what LD_LIBRARY_PATH loads)"),
+        ("path_add LD_LIBRARY_PATH lib", "line 1 of .envrc (what LD_LIBRARY_PATH loads)"),
+        ("BASH_ENV=./x", "line 1 of .envrc (what BASH_ENV loads)"),
+    ],
+)
+def test_what_programs_load_is_not_covered(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / ".envrc").write_text(f"{line}\n")
+    assert look(tmp_path, tmp_path).unfollowed == (said,)
