@@ -36,6 +36,16 @@ class Tokens:
             self.cache_write_1h + other.cache_write_1h,
         )
 
+    def since(self, before: "Tokens") -> "Tokens":
+        """Those that came on top of what there was before; what was told to be less is no rebate."""
+        return Tokens(
+            max(0, self.input - before.input),
+            max(0, self.output - before.output),
+            max(0, self.cache_write - before.cache_write),
+            max(0, self.cache_read - before.cache_read),
+            max(0, self.cache_write_1h - before.cache_write_1h),
+        )
+
     @property
     def prompt(self) -> int:
         return self.input + self.cache_write + self.cache_write_1h + self.cache_read
@@ -131,10 +141,16 @@ class Estimate:
 
     def __call__(self, usage: "Usage") -> "Usage":
         """Fill in what the session costs so far, where its agent has not said it of all its tokens."""
-        more = self._more(usage)
+        told, before = _tokens(usage), self._counted
+        self._counted = told
         if usage.cost_usd is not None and usage.cost_is_estimate is not True:
+            # A result: what it tells beyond the messages is of side calls, which never were the last one of ours.
             self._named, self._since = usage.cost_usd, None
             return usage
+        if told.prompt > before.prompt:
+            self._prompt = told.prompt - before.prompt
+            self._call = _Charged()
+        more = told.since(before)
         price = self._prices.price(usage.model or self._model)
         if price is not None and (usage.prompt_tokens is not None or usage.completion_tokens is not None):
             rates = price.rates_for(self._prompt) if self._by_message else price.rates
@@ -157,21 +173,6 @@ class Estimate:
         each = self._call if new > 0 else self._left_out
         self._left_out = self._left_out.plus(new, new * each.dollars / each.tokens if each.tokens else 0.0)
         return self._left_out.dollars
-
-    def _more(self, usage: "Usage") -> Tokens:
-        """The tokens that no event before this one has told of."""
-        told = _tokens(usage)
-        if told.prompt > self._counted.prompt:
-            self._prompt = told.prompt - self._counted.prompt
-            self._call = _Charged()
-        before, self._counted = self._counted, told
-        return Tokens(
-            max(0, told.input - before.input),
-            max(0, told.output - before.output),
-            max(0, told.cache_write - before.cache_write),
-            max(0, told.cache_read - before.cache_read),
-            max(0, told.cache_write_1h - before.cache_write_1h),
-        )
 
 
 def _tokens(usage: "Usage") -> Tokens:

@@ -162,6 +162,19 @@ def test_what_the_agents_own_cost_leaves_out_is_charged_on_top_of_it() -> None:
     assert metered(charged).total.cost_usd == pytest.approx(2.5)
 
 
+def test_a_result_that_tells_of_side_calls_does_not_hide_the_call_that_was_cut() -> None:
+    """A title, a compaction, a page that was fetched: the stream shows none of them, the result names their tokens."""
+    told = [
+        Usage(1_000_000, 0, model="plain"),
+        Usage(2_000_000, 0, model="gpt-5.1"),
+        Usage(2_300_000, 50, model="gpt-5.1", cost_usd=0.25),
+        Usage(2_300_000, 50, model="gpt-5.1", cost_usd=0.25, cost_is_estimate=True, uncosted_tokens=1_000_000),
+    ]
+    charge = estimate("other")
+    charged = [charge(usage) for usage in told]
+    assert [usage.cost_usd for usage in charged] == pytest.approx([1.0, 3.0, 0.25, 2.25])
+
+
 def metered(told: list[Usage]) -> Meter:
     meter = Meter()
     for usage in told:
