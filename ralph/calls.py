@@ -52,10 +52,10 @@ class Calls:
     def hear_tool(self, event: ToolStart | ToolEnd) -> None:
         match event:
             case ToolStart(name=name) if name == TOOL:
-                is_valid = isinstance(read_answer(event.input), Answer)
-                self.handed_in, self._by_tool = (event.input, event.id) if is_valid else (None, "")
-            case ToolStart():
-                self.handed_in, self._answering = None, 0
+                if isinstance(read_answer(event.input), Answer):
+                    self.handed_in, self._by_tool = event.input, event.id
+            case ToolStart():  # it may follow the verdict in the same message, which stands
+                self._answering = 0
             case ToolEnd():
                 self.in_progress = self.in_progress and self._in_pieces
                 if event.status is not ToolStatus.OK and event.id == self._by_tool:

@@ -39,7 +39,9 @@ def test_a_verdict_that_was_handed_in_is_waited_for() -> None:
     assert calls(BEGUN, VERDICT, ENDED, ToolEnd("t1", ToolStatus.OK)).handed_in == {"summary": "Wrapped up."}
     assert calls(BEGUN, VERDICT, ENDED, ToolEnd("t1", ToolStatus.FAIL)).handed_in is None
     assert calls(BEGUN, INVALID, ENDED).handed_in is None
-    assert calls(BEGUN, VERDICT, WORK, ENDED).handed_in is None, "work that did not run was to follow"
+    assert calls(BEGUN, WORK, VERDICT, ENDED).handed_in == {"summary": "Wrapped up."}
+    assert calls(BEGUN, VERDICT, WORK, ENDED).handed_in == {"summary": "Wrapped up."}, "in whatever order"
+    assert calls(BEGUN, VERDICT, WORK, ENDED, ToolEnd("t2", ToolStatus.FAIL)).may_end, "the verdict did not fail"
     assert calls(BEGUN, VERDICT, ENDED, BEGUN).handed_in is None, "the agent did not take it"
 
 

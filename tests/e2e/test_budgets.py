@@ -189,6 +189,23 @@ def test_a_verdict_counts_though_its_call_goes_beyond_the_limit(
     assert result(repo)["cost_usd"] == pytest.approx(4 * ONE_CALL)
 
 
+@pytest.mark.parametrize(
+    "limit", [["--max-cost", f"{2.6 * ONE_CALL:.6f}"], ["--max-tokens", str(int(2.6 * USAGE.total))]]
+)
+def test_a_verdict_counts_though_other_tools_follow_it_in_its_message(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str]
+) -> None:
+    write_check(repo, "#!/bin/sh\ntrue\n")
+    late = tool("Bash", command="sleep 0.2 && echo late", description="one more thing")
+    last = Say(tool("StructuredOutput", summary="DONE"), late, usage=USAGE)
+    api = messages_api([work(), work(), last])
+
+    done = run_claude(api, *limit)
+
+    assert (done.exit_code, ends(done)) == (0, ["done"]), done.stdout + done.stderr
+    assert result(repo)["cost_usd"] == pytest.approx(3 * ONE_CALL)
+
+
 def test_the_call_that_the_limit_falls_into_is_heard_out(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
