@@ -11,6 +11,10 @@ _SHARE = 0.9
 """Of a limit: where a session is told to wrap up."""
 
 
+_SUMMARY = 0.1
+"""Of what is left of the run's money and tokens: what a summarizer may use. The rest is for the work."""
+
+
 _DUST = 1e-8
 """What is left of a sum of floats may be off by less."""
 
@@ -27,7 +31,7 @@ class Bound:
 
     measure: Measure
     name: str
-    """How the user sets it: a flag, or a key of the settings."""
+    """How the user sets it: a flag, a key of the settings, or what it is of one."""
     whole: float
     """The limit itself."""
     most: float
@@ -79,12 +83,12 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The bounds of a session; without any it may use what it likes."""
+    """The bounds of a session; of several that are reached the first counts. Without any it may use what it likes."""
 
     bounds: tuple[Bound, ...] = ()
 
     def exhausted(self, used: Used, *, but_use: bool = False) -> Bound | None:
-        """Name the bound at which the session must be stopped, the run's before its own; `but_use`: only of time."""
+        """Name the first bound at which the session must be stopped; `but_use`: only of time."""
         bounds = [bound for bound in self.bounds if bound.measure is Measure.SECONDS or not but_use]
         return next((bound for bound in bounds if bound.is_used_up(used)), None)
 
@@ -120,6 +124,16 @@ def allowance(limits: Limits, *, spent: Spend, elapsed: float, timeout: float) -
     return Allowance(tuple(bound for bound in bounds if bound is not None))
 
 
+def for_summary(left: Allowance) -> Allowance:
+    """What a summarizer may use where a worker may use all that is left: bounds of its own come before the run's."""
+    shares = [
+        _own(bound.measure, f"a tenth of the rest of {bound.name}:", _SUMMARY * bound.most)
+        for bound in left.bounds
+        if bound.limit in (Limit.COST, Limit.TOKENS)
+    ]
+    return Allowance((*shares, *left.bounds))
+
+
 def _of_run(measure: Measure, limit: Limit, whole: float | None, used: float) -> Bound | None:
     """A session that begins beyond nine tenths of a limit would else be interrupted at its first word."""
     if whole is None:
@@ -130,4 +144,8 @@ def _of_run(measure: Measure, limit: Limit, whole: float | None, used: float) ->
 
 
 def _of_session(measure: Measure, name: str, whole: float | None) -> Bound | None:
-    return None if whole is None else Bound(measure, name, whole, whole, _SHARE * whole)
+    return None if whole is None else _own(measure, name, whole)
+
+
+def _own(measure: Measure, name: str, whole: float) -> Bound:
+    return Bound(measure, name, whole, whole, _SHARE * whole)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ralph.allowance import NO_BOUNDS, Bound, Measure, Used, allowance
+from ralph.allowance import NO_BOUNDS, Bound, Measure, Used, allowance, for_summary
 from ralph.budget import Limit, Limits, Spend
 
 
@@ -94,6 +94,25 @@ def test_a_call_that_may_end_waits_for_time_only() -> None:
     late = given.exhausted(used(cost=2.0, tokens=20, seconds=61.0), but_use=True)
     assert late is not None
     assert late.limit is Limit.DURATION
+
+
+def test_a_summarizer_has_a_tenth_of_what_is_left_of_money_and_tokens() -> None:
+    left = given_limits(Limits(cost_usd=10.0, tokens=1000, duration=60.0, iteration_cost_usd=9.0), cost=5.0)
+    given = for_summary(left)
+    assert given.dollars == 0.5
+    assert given.nearly_exhausted(used(cost=0.44, tokens=89)) is None
+    assert given.exhausted(used(cost=0.49, tokens=99)) is None
+    for over in (used(cost=0.5), used(tokens=100), used(cost=100.0, tokens=10**6)):
+        bound = given.exhausted(over)
+        assert bound is not None
+        assert bound.limit is None, "its own: the run goes on"
+    late = given.exhausted(used(seconds=60.0))
+    assert late is not None
+    assert late.limit is Limit.DURATION
+    near = given.nearly_exhausted(used(cost=0.45))
+    assert near is not None
+    assert near.words == "a tenth of the rest of --max-cost: $0.50"
+    assert for_summary(given_limits(Limits(), timeout=60.0)) == given_limits(Limits(), timeout=60.0)
 
 
 FIGURES = st.floats(0.01, 1e6)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ralph import footprint, gitrepo, summaryfile
-from ralph.allowance import Allowance, allowance
+from ralph.allowance import Allowance, allowance, for_summary
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
@@ -117,7 +117,7 @@ class Workplace:
             env=self._child_environment(run.finished),
             folder=self.journal.directory,
             read_only=True,
-            allowance=self._allowance(run),
+            allowance=for_summary(self._allowance(run)),
         )
 
     def _store_summary(self, run: Run, summary: Summary) -> None:

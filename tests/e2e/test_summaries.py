@@ -43,6 +43,7 @@ from tests.support.scripted_agent import (
 )
 from tests.support.scripted_agent import exit as exit_with
 from tests.support.stages import make_stage
+from tests.support.tokens import ONE_MESSAGE
 
 OFTEN = {"RALPH_SUMMARY_EVERY": "4", "RALPH_SUMMARY_KEEP": "2"}
 """After iteration 4 the first two are condensed, after 8 the first six; at most five are quoted."""
@@ -400,6 +401,29 @@ def test_what_it_costs_counts_against_the_limit(repo: Path, ralph: Ralph, claude
     session_id = last_worker[last_worker.index("--session-id") + 1]
     assert state(repo, "claude-session.json")["coder_session_id"] == session_id, "the summarizer codes nothing"
     assert_apart(repo, done, agent)
+
+
+def test_it_may_use_a_tenth_of_what_is_left_and_the_work_goes_on(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    """One that reads for ever would else eat the budget of the run, and again at each start."""
+    agent = claude_script(*steps(6), [summary("DONE")], summarizer=[[run("sleep 0.1")] * 50])
+    limits = ["--max-tokens", str(40 * ONE_MESSAGE.total), "--max-cost", "1.04"]
+
+    first = ralph("run", "goal.md", "--json", "--max-iterations", "5", *limits, env=OFTEN)
+    second = ralph("run", "goal.md", "--json", *limits, env=OFTEN)
+
+    assert (first.exit_code, second.exit_code) == (4, 0), first.stdout + second.stdout + second.stderr
+    notes = [event["text"] for event in first.events_of("text") if event["tag"] == "SYS"]
+    (failed,) = [note for note in notes if note.startswith("no summary of iterations 1-2: ")]
+    tenth = f"{3.6 * ONE_MESSAGE.total:,.0f}"
+    assert f"budget: a tenth of the rest of --max-tokens: {tenth} is used up" in failed
+    assert "the run goes on; the next try is after iteration 8" in failed
+    assert len(agent.heard_as_summarizer) == 1, "none at the second start"
+    spent = json.loads((run_directory(repo) / "run.json").read_text())["condensed"]["spend"]["tokens"]
+    assert 3.6 * ONE_MESSAGE.total <= spent < 7 * ONE_MESSAGE.total
+    given = [start["argv"][start["argv"].index("--max-budget-usd") + 1] for start in agent.starts]
+    assert given[3:5] == ["1.010000", "0.100000"], "the fourth worker's, and the summarizer's"
 
 
 def test_what_it_does_to_the_tree_is_said_or_undone(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
