@@ -4,8 +4,9 @@ Written against what 2.1.197 and 2.1.325 were seen to print, and tolerant of the
 type is a `Meta`, a line that is not JSON is a `Meta` and a visible `Text`.
 """
 
+import functools
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ralph import jsonline
@@ -212,6 +213,26 @@ def _largest(one: _Tokens, other: _Tokens) -> _Tokens:
     )
 
 
+def _sum(several: Iterable[_Tokens]) -> _Tokens:
+    return functools.reduce(_plus, several, _NO_TOKENS)
+
+
+def _untold(shown: Mapping[str, _Tokens], told: Mapping[str, _Tokens]) -> _Tokens:
+    """What messages have used beyond what a result tells: model by model, so that side calls of another do not hide it.
+
+    A gateway may call a model otherwise than the agent does: what messages of a model have used that the result does
+    not name may be in any figure of it that is not accounted for.
+    """
+    untold, unnamed, rest = _NO_TOKENS, _NO_TOKENS, _sum(told.values())
+    for model, tokens in shown.items():
+        if model not in told:
+            unnamed = _plus(unnamed, tokens)
+            continue
+        more = _largest(_minus(tokens, told[model]), _NO_TOKENS)
+        untold, rest = _plus(untold, more), _minus(rest, _minus(tokens, more))
+    return _plus(untold, _largest(_minus(unnamed, rest), _NO_TOKENS))
+
+
 def _prompt(tokens: _Tokens) -> int:
     return tokens[0] + tokens[2] + tokens[3]
 
@@ -228,14 +249,15 @@ class _UsageSoFar:
     Messages repeat their usage once a content block, and know their final output tokens only where partial messages
     are asked for (in `message_delta`; never those of subagents, 2.1.325). A result's `modelUsage` and `total_cost_usd`
     are cumulative over the process but miss a call now and then: one that was interrupted or hung up on (2.1.325), the
-    last try of a schema violation (2.1.197). All are lower bounds: at a result the larger of the two sums stands, field
-    by field, and later messages come on top; what `modelUsage` lacks, the cost lacks as well.
+    last try of a schema violation (2.1.197). All are lower bounds: at a result the larger of the two sums stands, model
+    by model and field by field, and later messages come on top; what `modelUsage` lacks, the cost lacks as well.
     """
 
     def __init__(self) -> None:
         self._figures = Figures()
         self._messages: OrderedDict[str, _Message] = OrderedDict()
-        self._of_messages = _NO_TOKENS
+        self._of_messages: dict[str, _Tokens] = {}
+        """By model."""
         self._at_result = _NO_TOKENS
         self._since_result = _NO_TOKENS
         self._most = _NO_TOKENS
@@ -263,7 +285,7 @@ class _UsageSoFar:
         if identity in self._messages:
             return self._grown(identity, tokens, in_call=in_call)
         self._remember(identity, _Message(tokens, model))
-        self._add(tokens)
+        self._add(tokens, model)
         if not thread:  # a subagent's context is not the session's
             self._model = model or self._model
             self._context = _prompt(tokens)
@@ -281,12 +303,11 @@ class _UsageSoFar:
 
     def result(self, record: Mapping[str, object]) -> list[Event]:
         models = mapping(record.get("modelUsage"))
-        total = _NO_TOKENS
-        for used in map(mapping, models.values()):
-            total = _plus(total, self._tokens(used, _IN_RESULTS))
+        told = {model: self._tokens(mapping(used), _IN_RESULTS) for model, used in models.items()}
+        untold = _untold(self._of_messages, told)
         self._window = count(mapping(models.get(self._model)).get("contextWindow")) or self._window
         if models:
-            self._at_result = _largest(_largest(self._at_result, self._of_messages), total)
+            self._at_result = _largest(self._at_result, _plus(_sum(told.values()), untold))
             self._since_result = _NO_TOKENS
         cost = self._figures.dollars(record, "total_cost_usd")
         if cost is not None and self._cost is not None and cost < self._cost:
@@ -296,8 +317,7 @@ class _UsageSoFar:
         used = self._event(costed=cost is not None)
         left_out = 0
         if cost is not None and (models or ("modelUsage" in record and cost == 0)):
-            tokens = _largest(_minus(self._of_messages, total), _NO_TOKENS)
-            left_out = min(_prompt(tokens) + tokens[1], MOST_TOKENS)
+            left_out = min(_prompt(untold) + untold[1], MOST_TOKENS)
         rest = [replace(used, cost_is_estimate=True, uncosted_tokens=left_out)] if left_out else []
         return [*self._figures.faults(), used, *rest]
 
@@ -315,11 +335,13 @@ class _UsageSoFar:
         if most == known.tokens and in_call is None:
             return self._figures.faults()
         self._messages[identity] = _Message(most, known.model)
-        self._add(_minus(most, known.tokens))
+        self._add(_minus(most, known.tokens), known.model)
         return [*self._figures.faults(), self._event(known.model, in_call=in_call)]
 
-    def _add(self, tokens: _Tokens) -> None:
-        self._of_messages = _plus(self._of_messages, tokens)
+    def _add(self, tokens: _Tokens, model: str) -> None:
+        if model not in self._of_messages and len(self._of_messages) >= _REMEMBERED:
+            model = ""
+        self._of_messages[model] = _plus(self._of_messages.get(model, _NO_TOKENS), tokens)
         self._since_result = _plus(self._since_result, tokens)
 
     def _remember(self, identity: str, message: _Message) -> None:

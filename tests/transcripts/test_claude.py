@@ -385,6 +385,50 @@ def test_a_call_that_was_cut_is_counted_though_the_result_leaves_it_out() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("models", "tokens", "left_out"),
+    [
+        ({"m": (100, 50), "side": (5000, 70)}, 6221, 1001),
+        ({"m": (1100, 51), "side": (5000, 70)}, 6221, 0),
+        ({"alias": (100, 50), "side": (300, 0)}, 1151, 701),
+        ({"alias": (1100, 51)}, 1151, 0),
+    ],
+    ids=["cut", "whole", "by another name, cut", "by another name"],
+)
+def test_what_a_result_leaves_out_is_reckoned_model_by_model(
+    models: dict[str, tuple[int, int]], tokens: int, left_out: int
+) -> None:
+    """Calls that the stream does not show (a title, a compaction) do not make up for one that was cut."""
+    used = {name: {"inputTokens": given, "outputTokens": got} for name, (given, got) in models.items()}
+    told = usages(
+        heard(
+            [
+                message_start("a", input_tokens=100, output_tokens=1),
+                message_delta(None, "a", output_tokens=50),
+                message_start("b", input_tokens=1000, output_tokens=1),
+                line(type="result", is_error=True, total_cost_usd=0.5, modelUsage=used),
+            ]
+        )
+    )
+    assert (told[-1].total_tokens, told[-1].uncosted_tokens or 0) == (tokens, left_out)
+
+
+def test_a_model_that_the_result_knows_by_another_name_is_not_counted_twice() -> None:
+    """A gateway let another model answer the second message; the agent counts by the name that it had asked for."""
+    other = {"id": "b", "model": "other", "usage": {"input_tokens": 1000, "output_tokens": 1}, "content": []}
+    used = {"m": {"inputTokens": 1100, "outputTokens": 51}}
+    told = usages(
+        heard(
+            [
+                assistant("a", input_tokens=100, output_tokens=50),
+                line(type="assistant", message=other),
+                line(type="result", total_cost_usd=0.5, modelUsage=used),
+            ]
+        )
+    )
+    assert (told[-1].total_tokens, told[-1].uncosted_tokens) == (1151, None)
+
+
 def test_a_session_that_was_cut_in_its_first_call_has_cost_something() -> None:
     cut = [message_start("a", input_tokens=100, output_tokens=1)]
     ended = usages(heard([*cut, line(type="result", is_error=True, total_cost_usd=0, modelUsage={})]))[-1]
