@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from ralph.pricing import Tokens, shipped
 from tests.support.git_repos import Commit, commits
 from tests.support.goals import CHECK_42, raw_logs, result, run_directory, state, write_check
 from tests.support.ralph_process import Finished, Ralph
@@ -210,8 +211,11 @@ def _wrong_ledger(run: Run, found: dict[str, Any], made: Sequence[Commit]) -> It
 
 
 def _spent(log: Path) -> tuple[float, int]:
-    """The last cost and the tokens that a session reported: those of its result, else those of its messages."""
-    cost, of_result, of_messages = 0.0, 0, dict[str, int]()
+    """The last cost and the tokens that a session reported: those of its result, else those of its messages.
+
+    Messages name no cost; what they used is worth its list price.
+    """
+    cost, of_result, of_messages, worth = None, 0, dict[str, int](), dict[str, float]()
     for line in log.read_bytes().split(b"\n"):
         try:
             event = json.loads(line)
@@ -221,8 +225,15 @@ def _spent(log: Path) -> tuple[float, int]:
             cost = event["total_cost_usd"]
             of_result = sum(map(_tokens, event["modelUsage"].values()))
         elif event["type"] == "assistant":
-            of_messages[event["message"]["id"]] = _tokens(event["message"]["usage"])
-    return cost, max(of_result, sum(of_messages.values()))
+            message = event["message"]
+            of_messages[message["id"]] = _tokens(message["usage"])
+            worth[message["id"]] = _list_price(message["model"], message["usage"])
+    return sum(worth.values()) if cost is None else cost, max(of_result, sum(of_messages.values()))
+
+
+def _list_price(model: str, usage: dict[str, Any]) -> float:
+    names = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return shipped().dollars(model, Tokens(*(usage.get(name, 0) for name in names))) or 0.0
 
 
 def _tokens(usage: dict[str, Any]) -> int:
