@@ -42,13 +42,13 @@ class Standing:
             case RunStarted():
                 return Standing("beginning", at)
             case IterationStarted():
-                return Standing("starting a session", at)
+                return Standing("in a session", at)
             case SummaryStarted():
-                return Standing("starting a session that condenses older iterations", at)
+                return Standing("in a session that condenses older iterations", at)
             case SessionStarted():
-                return replace(self, doing="in a session", since=self.since or at, until=None)
+                return replace(self, since=self.since or at)
             case ToolStart():
-                return replace(self, doing="in a session", tool=event.name)
+                return replace(self, tool=event.name)
             case ToolEnd():
                 return replace(self, tool="")
             case Usage():
