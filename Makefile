@@ -69,6 +69,8 @@ lock: $(VENV)/.locked
 clean:
 	rm -rf $(VENV) dist .hypothesis .pytest_cache .ruff_cache
 
+# --no-deps: the lock is whole. Left to resolve, pip 23.2 meets an extra that the lock leaves out (`psycopg[binary]`),
+# looks for the newest version of it, and then misses that version's hash.
 # Two stamps: a changed lock builds a new environment, a changed pyproject.toml only installs the package again.
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	$(PIP) install --no-deps --no-build-isolation --editable .
@@ -80,10 +82,10 @@ $(VENV)/.locked: $(LOCK)
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	    { echo 'error: $(PYTHON) cannot make virtual environments; install its venv module' >&2; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --require-hashes --requirement $(LOCK)
+	$(PIP) install --no-deps --require-hashes --requirement $(LOCK)
 	@touch $@
 
 # Beside the environment, not in it: only the fuzzers see it.
 $(VENV)/fuzz/.installed: $(VENV)/.installed $(FUZZ_LOCK)
-	$(PIP) install --upgrade --require-hashes --requirement $(FUZZ_LOCK) --target $(VENV)/fuzz
+	$(PIP) install --no-deps --upgrade --require-hashes --requirement $(FUZZ_LOCK) --target $(VENV)/fuzz
 	@touch $@
