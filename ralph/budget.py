@@ -124,6 +124,19 @@ class Limit(StrEnum):
     TOKENS = "--max-tokens"
 
 
+_REACHED = "limit reached: "
+
+
+def limit_reached(what: str) -> str:
+    """How it is said that a limit has ended a run."""
+    return _REACHED + what
+
+
+def is_limit_reached(reason: str) -> bool:
+    """Tell whether a run has ended for that reason."""
+    return reason.startswith(_REACHED)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The user's limits; None is unlimited. All but the duration hold for the run over all its starts.

@@ -42,16 +42,23 @@ def find_check(root: Path, command: str | None, *, timeout: float, path: str | N
 
     Without a `path` a command's program is not looked for yet.
     """
-    script = root / ".ralph" / "check"
-    if command is not None:
-        return _command_check(root, command, timeout, path)
+    return _script(root, "check", timeout) if command is None else _command_check(root, command, timeout, path)
+
+
+def find_setup(root: Path, *, timeout: float) -> Check | None:
+    """Find `.ralph/setup`: what a clean checkout needs before it can be checked."""
+    return _script(root, "setup", timeout)
+
+
+def _script(root: Path, name: str, timeout: float) -> Check | None:
+    script = root / ".ralph" / name
     if not script.exists() and not script.is_symlink():
         return None
     if shutil.which(str(script)) is None:
-        raise UsageError(f"{script} is not executable", "make it so: chmod +x .ralph/check")
+        raise UsageError(f"{script} is not executable", f"make it so: chmod +x .ralph/{name}")
     if script.read_bytes()[:4] not in _BINARY and not script.read_bytes().startswith(b"#!"):
         raise UsageError(f"{script} does not say how to run it", "begin it with a line such as #!/bin/sh")
-    return Check((str(script),), ".ralph/check", timeout, script=True)
+    return Check((str(script),), f".ralph/{name}", timeout, script=True)
 
 
 def _command_check(root: Path, command: str, timeout: float, path: str | None) -> Check:
@@ -89,8 +96,9 @@ def run_check(
     environment: Mapping[str, str],
     log: Path,
     stop_requests: Callable[[], int],
+    show: Callable[[bytes], None] | None = None,
 ) -> CheckReport:
-    """Run the check with the repository root as working directory; its whole output goes to `log`."""
+    """Run the check with the repository root as working directory; its whole output goes to `log`, and to `show`."""
     started = time.monotonic()
     excerpt = Excerpt()
     timed_out = False
@@ -105,7 +113,10 @@ def run_check(
             talks=False,
         ) as child:
             while (lines := child.read(_POLL)) is not None:
-                excerpt.feed(b"".join(map(_printed, lines)))
+                printed = b"".join(map(_printed, lines))
+                excerpt.feed(printed)
+                if show is not None and printed:
+                    show(printed)
                 requests = stop_requests()
                 if not timed_out and (time.monotonic() - started > check.timeout or requests):
                     timed_out = True
@@ -114,6 +125,8 @@ def run_check(
                     child.kill()
             exit_code = child.exit_code
     except StartError as error:
+        if show is not None:
+            show(f"{error.message}\n".encode())
         return CheckReport(_CANNOT_START, time.monotonic() - started, f"{error.message}\n")
     seconds = time.monotonic() - started
     if timed_out:

@@ -1,10 +1,11 @@
 """What one session did and used: a fold over its events that holds no more than its open calls and names."""
 
 import re
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ralph.events import Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
+from ralph.quantities import instant
 from ralph.verdict import TOOL
 
 MOST_NAMES = 50
@@ -14,13 +15,26 @@ OTHER = "other"
 NAMELESS = "tool"
 """The name of a call that ended without having begun."""
 
+_TELLING = ("command", "cmd", "file_path", "path", "pattern", "skill", "summary")
+"""Tool parameters that say most about a call."""
+
+_KEPT_SPANS = 100
+"""Stretches of time that a call may still turn out to overlap: it is in the latest, if it did not last for hours."""
+
 _LOOKED_AT = 200
 _PLAN = re.compile(r"[*#_> ]*plan(?![a-z])", re.IGNORECASE)
+
+Span = tuple[float, float]
+"""Two instants."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """The calls of one tool. `seconds` sums those whose duration is known; None: no duration is."""
+    """The calls of one tool. `seconds`: how long they took, as far as that is known; None: of no call it is.
+
+    What an agent tells of each call adds up. What is between their stamps counts once where calls overlap: most agents
+    announce several, and then make one after the other.
+    """
 
     name: str
     calls: int = 0
@@ -97,10 +111,10 @@ class Tally:
             row = self._row(NAMELESS)
             row.calls += 1
             call = _Call("", None, row)
-        seconds = _between(call.at, at) if event.duration_ms is None else max(0, event.duration_ms) / 1000
+        span = _span(call.at, at) if event.duration_ms is None else max(0, event.duration_ms) / 1000
         if (row := call.row) is not None:
-            row.end(event.status, seconds)
-        return Ended(call.name, seconds, call.lines)
+            row.end(event.status, span)
+        return Ended(call.name, span[1] - span[0] if isinstance(span, tuple) else span, call.lines)
 
     def uses(self, event: Usage) -> None:
         self._usage = event
@@ -129,13 +143,26 @@ class _Row:
     seconds: float | None = None
     lines: int = 0
 
-    def end(self, status: ToolStatus, seconds: float | None) -> None:
+    _spans: list[Span] = field(default_factory=list[Span])
+    """The latest stretches of time that are in `seconds`, none of which overlaps another."""
+
+    def end(self, status: ToolStatus, took: Span | float | None) -> None:
         if status is ToolStatus.OK:
             self.ok += 1
         elif status is ToolStatus.FAIL:
             self.failed += 1
-        if seconds is not None:
-            self.seconds = (self.seconds or 0.0) + seconds
+        if took is not None:
+            self.seconds = (self.seconds or 0.0) + (self._anew(*took) if isinstance(took, tuple) else took)
+
+    def _anew(self, begun: float, ended: float) -> float:
+        """How much of a stretch is in none of those before it."""
+        covered = 0.0
+        while self._spans and self._spans[-1][1] > begun:
+            first, last = self._spans.pop()
+            covered += last - first
+            begun, ended = min(begun, first), max(ended, last)
+        self._spans = [*self._spans[1 - _KEPT_SPANS :], (begun, ended)]
+        return max(0.0, ended - begun - covered)
 
 
 @dataclass(slots=True)
@@ -148,11 +175,14 @@ class _Call:
     lines: int = 0
 
 
-def _between(start: str | None, end: str | None) -> float | None:
-    """Seconds from one stamp to the other; None where one is missing, or is no instant of any calendar."""
-    if start is None or end is None:
-        return None
-    try:
-        return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds())
-    except (ValueError, TypeError):  # TypeError: one stamp has a zone, the other has none
-        return None
+def gist(tool_input: Mapping[str, object], root: str = "") -> str:
+    """What a call is about, by the parameters that say most of it; paths below `root` are relative to it."""
+    named = [str(tool_input[key]) for key in _TELLING if key in tool_input]
+    said = " ".join(named) or ", ".join(f"{key}={value}" for key, value in tool_input.items())
+    return said.replace(f"{root}/", "") if root else said
+
+
+def _span(start: str | None, end: str | None) -> Span | None:
+    """The stretch from one stamp to the other; None where one is missing, or is no instant of any calendar."""
+    first, last = (None if stamp is None else instant(stamp) for stamp in (start, end))
+    return None if first is None or last is None else (first, max(first, last))

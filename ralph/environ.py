@@ -22,6 +22,11 @@ def without_redirections() -> dict[str, str]:
     return inherited()
 
 
+def taken(name: str) -> str:
+    """Take one variable out of it for good, and say what it held; empty if it is not there."""
+    return os.environ.pop(name, "")
+
+
 @contextlib.contextmanager
 def searching(path: str) -> Generator[None]:
     """Have PATH be another one for as long as this takes."""

@@ -5,7 +5,8 @@
     ├─ BlockedError               6   agent binary missing, a check required but absent
     ├─ RepoError                  1   git refused
     ├─ DiskError(path, error)     1   full, read-only, broken; at the start of a run 2
-    └─ StateError                 1   the run directory is of a newer version
+    ├─ StateError                 1   the run directory is of a newer version
+    └─ QueueError                 1   the database of a queue does not answer any more
     Interrupted(signal)       128+n   SIGINT 130, SIGTERM 143, SIGHUP 129
 
 Anything else that escapes is a bug: exit 3. How a session ended is not a fault but a value: see `failures`.
@@ -56,6 +57,10 @@ class DiskError(RalphError):
 
 class StateError(RalphError):
     """The run directory cannot be believed."""
+
+
+class QueueError(RalphError):
+    """The database of a queue cannot be read or written any more."""
 
 
 class Interrupted(BaseException):

@@ -194,6 +194,9 @@ class RunStarted:
     iteration: int
     envrc: str = ""
     """What came of the repository's `.envrc`, in words; empty where there is none."""
+    cost_usd: float | None = None
+    """What the run had used before this start, also where that had not been recorded; None: not told."""
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,14 @@ class SummaryWritten:
     through: int
     cost_usd: float | None
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStarted:
+    """The claim of an iteration is put to the proof."""
+
+    type: ClassVar[str] = "check_started"
+    iteration: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +289,7 @@ RunEvent = (
     | IterationEnded
     | SummaryStarted
     | SummaryWritten
+    | CheckStarted
     | CheckEnded
     | Waiting
     | Guided

@@ -1,12 +1,15 @@
 """What a run has left in git, compared: to judge whether it moves, and to show what it did."""
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from ralph.excerpt import both_ends
 from ralph.gitcommand import run_git
 
+_FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
+_LONGEST_LOOK = 20.0
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
@@ -34,3 +37,15 @@ def changes(root: Path, base: str | None, most: int) -> str:
     _, stat, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--stat=100", since, "HEAD", "--")
     _, diff, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", since, "HEAD", "--")
     return f"{both_ends(stat, most)}\n{both_ends(diff, most)}".strip()
+
+
+def size_of_changes(root: Path, base: str | None) -> str:
+    """How much was changed since `base`, such as `3 files, +120 -4`; empty if nothing was, or nobody can say."""
+    args = ("diff", "--no-ext-diff", "--no-textconv", "--shortstat", base or _EMPTY_TREE, "HEAD", "--")
+    status, out, _ = run_git(root, *args, limit=_LONGEST_LOOK)
+    figures = {noun: int(number) for number, noun in _FIGURE.findall(out)} if status == 0 else {}
+    if not (files := figures.get("file", 0)):
+        return ""
+    return (
+        f"{files:,} file{'' if files == 1 else 's'}, +{figures.get('insertion', 0):,} -{figures.get('deletion', 0):,}"
+    )

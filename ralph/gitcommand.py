@@ -5,13 +5,16 @@
 
 import contextlib
 import functools
+import importlib
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from ralph import environ
 from ralph.errors import RepoError, UsageError
+from ralph.process import ask
 from ralph.searchpath import loading_outside, outside
 
 _GUARDS = (
@@ -45,15 +48,26 @@ def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) ->
 
 
 def run_git(
-    root: Path, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None
+    root: Path,
+    *args: str,
+    said: bytes | None = None,
+    pinned: Mapping[str, str] | None = None,
+    limit: float | None = None,
 ) -> tuple[int, str, str]:
-    """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it."""
+    """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it.
+
+    After `limit` seconds it is ended with all that it started: another repository can keep silent for ever.
+    """
     found = _found(root)
-    try:
-        with environ.searching(found["PATH"]):  # GitPython runs the command when it is imported
-            import git
-    except ImportError as error:
-        raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+    # -C, because GitPython works in the current directory where the one it is given does not exist
+    argv = ["git", "-C", str(root), *_GUARDS, *args]
+    settled = {**_ENVIRONMENT, **found, **(pinned or {})}  # git itself is looked for on this PATH, too
+    if limit is not None:
+        # GitPython's own limit ends git alone, and waits for ever for a program of git's that holds its pipe.
+        reply = ask(argv, cwd=Path("/"), environment={**environ.inherited(), **settled}, limit=limit)
+        return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
+    _load_gitpython(found["PATH"])
+    import git
 
     with contextlib.ExitStack() as stack:
         stdin = None
@@ -63,13 +77,12 @@ def run_git(
             stdin.seek(0)
         try:
             outcome = git.Git().execute(
-                # -C, because GitPython works in the current directory where the one it is given does not exist
-                ["git", "-C", str(root), *_GUARDS, *args],
+                argv,
                 istream=cast("None", stdin),  # declared for int or BinaryIO, which this is in all but name
                 with_extended_output=True,
                 with_exceptions=False,
                 strip_newline_in_stdout=False,
-                env={**_ENVIRONMENT, **found, **(pinned or {})},  # git itself is looked for on this PATH, too
+                env=settled,
                 start_new_session=True,
             )
         except git.GitCommandNotFound as error:
@@ -77,6 +90,16 @@ def run_git(
                 f"cannot run git in {root}: {error.stderr.strip() or 'not found'}", "install git, or check the path"
             ) from error
         return outcome
+
+
+def _load_gitpython(path: str) -> None:
+    """Import GitPython, which runs git as it is imported, with our PATH; once, for threads share the environment."""
+    if "git" not in sys.modules:
+        try:
+            with environ.searching(path):
+                importlib.import_module("git")
+        except ImportError as error:
+            raise UsageError("git was not found", "install git, and see that it is on PATH") from error
 
 
 @functools.cache

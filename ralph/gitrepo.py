@@ -259,9 +259,12 @@ class Repo:
         return [IterationCommit(sha, float(at), message) for sha, at, message in entries]
 
     def last_changed_by_ralph(self, paths: Iterable[str]) -> bool:
-        """Tell whether the last commit that changed one of these files is an iteration's, or was made of some."""
+        """Tell whether the last commit that changed one of these files is an iteration's, or was made of some.
+
+        By either trailer: what is squashed out of several runs may name the goal alone.
+        """
         messages = (self._run("log", "-1", "--format=%B", "--", path)[1] for path in paths)
-        return any(re.search(r"^Ralph-Run: ", message, re.MULTILINE) for message in messages)
+        return any(re.search(r"^Ralph-(?:Run|Goal): ", message, re.MULTILINE) for message in messages)
 
     def parent(self, commit: str) -> str | None:
         """The commit before this one; None if it is the first."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -21,6 +21,10 @@ KEYS = (
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+
+
+class NoObjectiveError(UsageError):
+    """The text is no goal: it does not say what is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,22 @@ def parse_goal(text: str, path: Path) -> Goal:
         (content for level, title, content in headings if level == 2 and title.lower() == "objective"), None
     )
     if objective is None:
-        raise UsageError(f"{path}: no `## Objective` section", "add one: it says in a few sentences what you want")
+        raise NoObjectiveError(
+            f"{path}: no `## Objective` section", "add one: it says in a few sentences what you want"
+        )
     if not objective.strip():
         raise UsageError(f"{path}: the `## Objective` section is empty", "say in a few sentences what you want")
     first_title = next((title for level, title, _ in headings if level == 1 and title), "")
     title = " ".join(str(front_matter.get("title") or first_title or name).split())
     return Goal(name, path, title, body.strip() + "\n", front_matter)
+
+
+def worded_anew(text: str, path: Path, *, without: Collection[str], more: str) -> str:
+    """The text of a goal file, less some keys of its front matter, with more at its end."""
+    front_matter, body = _split_front_matter(text.removeprefix("\ufeff"), path)
+    kept = {key: value for key, value in front_matter.items() if key not in without}
+    head = f"---\n{yaml.safe_dump(kept, allow_unicode=True, sort_keys=False)}---\n" if kept else ""
+    return f"{head}{body.rstrip()}\n" + (f"\n{more.strip()}\n" if more else "")
 
 
 def _split_front_matter(text: str, path: Path) -> tuple[Mapping[str, object], str]:

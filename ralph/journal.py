@@ -297,13 +297,19 @@ class Journal:
     def dossier(self) -> Path:
         return self.directory / "dossier.md"
 
-    def write_result(self, result: RunResult, head: str | None) -> None:
+    def write_result(self, result: RunResult, head: str | None, end: str = "") -> None:
+        """Write how a start ended; `end` is the row of the failure table that its last session ended with."""
         run = result.run
         document = {
             "version": VERSION,
             "goal": run.goal,
+            "run": run.id,
             "exit_code": result.exit_code,
+            "end": end,
             "reason": result.reason,
+            "hint": result.hint,
+            "limit": result.limit,
+            "not_before": result.not_before,
             "proven": result.proven,
             "iterations": len(run.history.iterations),
             "cost_usd": run.spend.cost_usd if run.spend.costed else None,

@@ -1,10 +1,10 @@
 """The loop: fresh sessions on one goal until it is proven done or a limit is reached."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ralph.budget import Limit, Limits, Meter
+from ralph.budget import Limit, Limits, Meter, limit_reached
 from ralph.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
 from ralph.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
 from ralph.history import Iteration
@@ -46,7 +46,7 @@ class Proof(Protocol):
 
 STALLED = 5
 USER_STOP = 130
-"""Exit code of a run that the user stops with `ralph stop`: as with Ctrl-C, only later."""
+"""Exit code of a run that the user stops with `ralph stop` or a key: as with Ctrl-C, only later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,9 @@ def pursue(run: Run, kit: Kit) -> RunResult:
                 _tell_failure(reason, report, kit)
                 run = run.noted(_cut_off(reason), *notes)
                 if not_before is not None and not _wait(reason, not_before, kit):
-                    return _limited(run, Limit.DURATION)
+                    return replace(_limited(run, Limit.DURATION), not_before=not_before)
             case Failed(reason, hint):
-                _tell_failure(reason, report, kit)
+                _tell_failure(f"{reason}; failure {run.failures + 1} of {kit.most_failures} in a row", report, kit)
                 tries, run = Tries(), _failed(run, reason, report, notes, kit)
                 if run.failures >= kit.most_failures:
                     words = f"{run.failures} failures in a row; the last: {reason}"
@@ -136,7 +136,9 @@ def _ended_before_session(run: Run, kit: Kit) -> RunResult | None:
     limit = kit.limits.reached(iterations=run.used_iterations, elapsed=kit.elapsed(), spend=run.spend)
     if limit is not None:
         return _limited(run, limit)
-    return RunResult(run, USER_STOP, "stopped by `ralph stop`", proven=False) if kit.helm.stopping else None
+    if kit.helm.stopping:
+        return RunResult(run, USER_STOP, f"stopped {kit.helm.stopped_by}", proven=False)
+    return None
 
 
 def _heed(run: Run, kit: Kit) -> Run:
@@ -159,7 +161,7 @@ def _guided(run: Run, kit: Kit) -> Run:
 
 
 def _limited(run: Run, limit: Limit) -> RunResult:
-    return RunResult(run, 4, f"limit reached: {limit}", proven=False, limit=limit)
+    return RunResult(run, 4, limit_reached(limit), proven=False, limit=limit)
 
 
 def _hold(run: Run, kit: Kit, *, shrunk: bool) -> SessionReport:
@@ -200,6 +202,8 @@ def _wait(reason: str, until: float | None, kit: Kit) -> bool:
     """Wait until then, or until the user has it otherwise; False if the run's duration would end first."""
     duration = float("inf") if kit.limits.duration is None else kit.limits.duration
     if until is not None and kit.elapsed() + until - kit.patience.now() > duration:
+        words = f"not waited for: nothing could go on before {timestamp(until)}, and --duration is over by then"
+        kit.observe(Text(Tag.SYS, words))
         return False
 
     def enough() -> bool:

@@ -1,4 +1,7 @@
-"""`steering.jsonl` in a run's directory: what the user asks of the run, appended by one command, read by another."""
+"""`steering.jsonl` in a run's directory: what the user asks of the run, by commands and by keys, one after the other.
+
+There is no other way to steer a run: so whoever asks last, and wherever, has the last word.
+"""
 
 import contextlib
 import fcntl
@@ -9,6 +12,7 @@ from ralph.files import append_line, open_to_append
 from ralph.steering import Act, Word
 
 _FILE = "steering.jsonl"
+_KEY = "key"
 
 
 class Mailbox:
@@ -21,6 +25,10 @@ class Mailbox:
         self._stale = stale
         self._read = 0
 
+    def anew(self) -> "Mailbox":
+        """The same words for another reader."""
+        return Mailbox(self._path.parent, self._heard, self._stale)
+
     @property
     def size(self) -> int:
         """How many words are in it."""
@@ -29,12 +37,13 @@ class Mailbox:
         except OSError:
             return 0
 
-    def post(self, act: Act, text: str, at: str) -> int:
+    def post(self, act: Act, text: str, at: str, *, by_key: bool = False) -> int:
         """Append a word; return its number."""
+        how = {"by": _KEY} if by_key else {}
         with open_to_append(self._path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # of two commands at once each gets a number of its own
             number = self.size + 1
-            append_line(file, jsonline.encode_line({"number": number, "at": at, "act": act, "text": text}))
+            append_line(file, jsonline.encode_line({"number": number, "at": at, "act": act, "text": text, **how}))
         return number
 
     def read(self) -> list[Word]:
@@ -57,5 +66,6 @@ class Mailbox:
 def _word(number: int, line: bytes) -> Word | None:
     with contextlib.suppress(jsonline.Malformed, ValueError):
         entry = jsonline.mapping(jsonline.decode(line.decode("utf-8", "replace")))
-        return Word(number, Act(jsonline.text(entry.get("act"))), jsonline.text(entry.get("text")))
+        act, text, at = (jsonline.text(entry.get(name)) for name in ("act", "text", "at"))
+        return Word(number, Act(act), text, by_key=entry.get("by") == _KEY, at=at)
     return None

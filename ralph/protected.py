@@ -11,7 +11,7 @@ from pathlib import Path
 from ralph.errors import UsageError
 from ralph.files import named_in_faults
 
-NAMES = ("config.toml", "check", "prompts", "pricing.toml", "codebase-map.md")
+NAMES = ("config.toml", "check", "setup", "prompts", "pricing.toml", "codebase-map.md")
 
 
 @dataclass(frozen=True, slots=True)

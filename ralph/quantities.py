@@ -1,5 +1,6 @@
 """How people write durations, money and counts, and how ralph writes them back."""
 
+import functools
 import math
 import re
 from datetime import UTC, datetime
@@ -68,9 +69,57 @@ def format_money(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
 
 
+def format_size(size: int) -> str:
+    """Write bytes as `512 B`, `29 KB`, `4.8 MB`, `1.2 GB`."""
+    amount, unit = float(size), "B"
+    for larger in ("KB", "MB", "GB", "TB"):
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}" if amount < 9.95 and unit not in ("B", "KB") else f"{amount:.0f} {unit}"
+
+
 def timestamp(seconds: float) -> str:
     """Write an instant as ISO 8601 in UTC, to the millisecond."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # an agent may name an instant that no calendar has
         return f"{seconds:.0f} s after 1970"
+
+
+def local_time(seconds: float, now: float) -> str:
+    """Write an instant as a clock here shows it, with its zone; and with the day, if that is not today."""
+    try:
+        then, today = datetime.fromtimestamp(seconds).astimezone(), datetime.fromtimestamp(now).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return timestamp(seconds)
+    day = "" if then.date() == today.date() else "%Y-%m-%d "
+    return then.strftime(f"{day}%H:%M:%S %Z")
+
+
+@functools.lru_cache(maxsize=100)  # what is read together has one stamp
+def instant(stamp: str) -> float | None:
+    """Read what `timestamp` writes, in seconds since 1970; None of what is no instant of any calendar, or any zone."""
+    try:
+        read = datetime.fromisoformat(stamp)
+        return None if read.tzinfo is None else read.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def format_count(number: int) -> str:
+    """Write a large number in three digits or so: `950`, `12.3k`, `1.20M`."""
+    if number < 10_000:
+        return f"{number:,}"
+    for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
+        if number < 999.5 * size:
+            scaled = number / size
+            return f"{scaled:.{0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2}f}{unit}"
+    return f"{number / 10**12:.3g}T"
+
+
+def format_clock(seconds: float) -> str:
+    """Write what is left of a time as `0:07`, `12:05`, `3:59:58`."""
+    whole = max(0, math.ceil(seconds))
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ralph.budget import Meter, Spend
-from ralph.events import Event, IterationStarted, SummaryStarted, Usage
+from ralph.events import Event, IterationStarted, SessionEnded, SummaryStarted, Usage
 from ralph.quantities import timestamp
 
 
@@ -24,6 +24,8 @@ class Recorder:
 
     def __init__(self, log: EventLog, *, now: Callable[[], float], spent: Spend, screens: Sequence[Screen]) -> None:
         self.meter = Meter(before=spent)
+        self.last_end = ""
+        """The row of the failure table that the last session of this start ended with; empty before the first."""
         self._log = log
         self._now = now
         self._screens = list(screens)
@@ -36,6 +38,8 @@ class Recorder:
                 self.meter = self.meter.metered(event)
             elif isinstance(event, IterationStarted | SummaryStarted):
                 self.meter = self.meter.next_session()
+            elif isinstance(event, SessionEnded):
+                self.last_end = event.end
         for screen in list(self._screens):
             try:
                 screen(events, at, lines)

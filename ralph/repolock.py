@@ -1,15 +1,15 @@
-"""At most one run works in a tree: who holds its lock, and who is refused."""
+"""At most one run works in a tree, one worker on a queue: who holds the lock, and who is refused."""
 
 import contextlib
 import fcntl
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from ralph import jsonline
 from ralph.errors import UsageError
@@ -31,6 +31,8 @@ class Owner:
     goal: str
     host: str
     repo: str
+    since: float
+    """The time of day when he did."""
 
     @property
     def is_running(self) -> bool:
@@ -38,22 +40,23 @@ class Owner:
         return self.pid == 0 or self.host != socket.gethostname() or is_running(self.pid)
 
 
-class RepoLock:
-    """At most one run works in a tree. The kernel drops the lock with its owner, however that ends."""
+class OwnedLock:
+    """A file that one process at a time holds. The kernel drops the lock with its owner, however that ends."""
 
-    def __init__(self, directory: Path, goal: str, root: Path) -> None:
-        self._path = directory / LOCK
-        self._goal = goal
-        self._root = root
+    def __init__(self, path: Path, said: Mapping[str, str], refusal: Callable[[Owner], UsageError]) -> None:
+        """`said` is what the owner writes of himself besides who he is; `refusal` is told to whoever comes second."""
+        self._path = path
+        self._said = said
+        self._refusal = refusal
         self._file: BinaryIO | None = None
 
     def probe(self) -> None:
-        """Refuse if another run holds the lock; nothing is made that was not there."""
+        """Refuse if another one holds the lock; nothing is made that was not there."""
         if self._path.exists():
             with self:
                 pass
 
-    def __enter__(self) -> "RepoLock":
+    def __enter__(self) -> Self:
         make_private_directory(self._path.parent)
         file = open_to_append(self._path)
         deadline = time.monotonic() + _DYING
@@ -64,14 +67,10 @@ class RepoLock:
                 time.sleep(0.02)
                 continue
             file.close()
-            raise UsageError(
-                f"another run works in this repository: goal {owner.goal or '?'}, process {owner.pid or '?'}"
-                f" on {owner.host or '?'}",
-                "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
-            )
+            raise self._refusal(owner)
         with named_in_faults(self._path):
             file.truncate(0)
-            owner = {"pid": os.getpid(), "goal": self._goal, "host": socket.gethostname(), "repo": str(self._root)}
+            owner = {"pid": os.getpid(), "host": socket.gethostname(), **self._said}
             file.write(jsonline.encode_line(owner))  # a whole line: who looks at it has nothing to mend
         self._file = file
         return self
@@ -81,6 +80,21 @@ class RepoLock:
     ) -> None:
         if self._file is not None:
             self._file.close()
+
+
+class RepoLock(OwnedLock):
+    """At most one run works in a tree."""
+
+    def __init__(self, directory: Path, goal: str, root: Path) -> None:
+        super().__init__(directory / LOCK, {"goal": goal, "repo": str(root)}, _refused_here)
+
+
+def _refused_here(owner: Owner) -> UsageError:
+    return UsageError(
+        f"another run works in this repository: goal {owner.goal or '?'}, process {owner.pid or '?'}"
+        f" on {owner.host or '?'}",
+        "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
+    )
 
 
 def _locked(file: BinaryIO) -> bool:
@@ -93,8 +107,13 @@ def _locked(file: BinaryIO) -> bool:
 
 def holder(directory: Path) -> Owner | None:
     """Who works in the tree of this directory of runs right now, if anyone does."""
+    return holder_of(directory / LOCK)
+
+
+def holder_of(lock: Path) -> Owner | None:
+    """Who holds a lock right now, if anyone does; whoever wants it meanwhile still gets it."""
     try:
-        with (directory / LOCK).open("rb") as file:
+        with lock.open("rb") as file:
             owner = _owner(file)
             if not owner.is_running:  # the lock is not even tried: a start at this moment must not be refused for it
                 return None
@@ -111,7 +130,5 @@ def _owner(file: BinaryIO) -> Owner:
     said: Mapping[str, object] = {}
     with contextlib.suppress(jsonline.Malformed):
         said = jsonline.mapping(jsonline.decode(os.pread(file.fileno(), 4096, 0).decode("utf-8", "replace")))
-    text = jsonline.text
-    return Owner(
-        jsonline.count(said.get("pid")), text(said.get("goal")), text(said.get("host")), text(said.get("repo"))
-    )
+    goal, host, repo = (jsonline.text(said.get(name)) for name in ("goal", "host", "repo"))
+    return Owner(jsonline.count(said.get("pid")), goal, host, repo, os.fstat(file.fileno()).st_mtime)

@@ -23,6 +23,8 @@ class Entry:
     directory: Path
     pid: int | None
     repo: str
+    since: float = 0.0
+    """When whoever is at it began."""
 
     @property
     def is_live(self) -> bool:
@@ -89,10 +91,11 @@ class Roster:
             owner = repolock.holder(group)
             for directory in sorted(group.glob("[a-z0-9]*")):
                 if (directory / "run.json").exists():
-                    pid = owner.pid if owner is not None and owner.goal == directory.name else None
+                    at_it = owner if owner is not None and owner.goal == directory.name else None
+                    pid, since = (None, 0.0) if at_it is None else (at_it.pid, at_it.since)
                     record = _record(directory)
                     goal_path, repo = jsonline.text(record.get("goal_path")), jsonline.text(record.get("repo"))
-                    yield Entry(directory.name, goal_path, directory, pid, repo)
+                    yield Entry(directory.name, goal_path, directory, pid, repo, since)
 
 
 def latest_events(directory: Path) -> list[tuple[Event, str]]:

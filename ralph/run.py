@@ -135,3 +135,5 @@ class RunResult:
     proven: bool
     hint: str = ""
     limit: Limit | None = None
+    not_before: float | None = None
+    """It would have had to wait until then, for longer than its duration allows."""

@@ -1,6 +1,7 @@
-"""Which files are likely to hold secrets, told by their names alone."""
+"""What is likely to be a secret: files, told by their names alone, and the password in an address."""
 
 import fnmatch
+import re
 from collections.abc import Sequence
 
 _SECRETS = (
@@ -18,6 +19,12 @@ def looks_secret(path: str) -> bool:
     if _matches(name, _NOT_SECRET):
         return False
     return _matches(name, _SECRETS) or not _SECRET_FOLDERS.isdisjoint(folders)
+
+
+def without_secrets(address: str) -> str:
+    """Show a database's address with stars for its password, wherever that stands."""
+    starred = re.sub(r"(//[^:/?\s]*):[^/?\s]*@", r"\1:***@", address)
+    return re.sub(r"(?i)([?&][a-z_]*password=)[^&\s]*", r"\1***", starred)
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -99,7 +99,7 @@ class SessionKit:
     recall: Callable[[str, Logs], Sequence[bytes]]
     """What the agent's own account tells of the use of a session; logged as if the agent had said it."""
     observe: Observer
-    monotonic: Callable[[], float]
+    clock: Callable[[], float]
     stop_requests: Callable[[], int]
     """How often the user has asked ralph to end: once is softly, twice is now."""
     idle_timeout: float
@@ -121,7 +121,7 @@ class SessionReport:
 def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
     """Hold one session to its end: every line heard is observed, every process of it is gone when this returns."""
     talk = _Conversation(kit, request, session_id=request.session_id)
-    watch = _Watch(kit, started=kit.monotonic())
+    watch = _Watch(kit, started=kit.clock())
     launch: Launch | None = kit.runner.launch(request)
     while launch is not None:
         with kit.start(launch, logs) as process:
@@ -184,7 +184,7 @@ class _Watch:
 
     def used(self, talk: "_Conversation") -> Used:
         """What the session has used so far."""
-        return Used(talk.meter.session, self.kit.monotonic() - self.started)
+        return Used(talk.meter.session, self.kit.clock() - self.started)
 
     def used_up_words(self, bound: Bound, talk: "_Conversation") -> str:
         """Say what is used up; prices had it so, where the cost that the agent named in the end is less."""

@@ -59,6 +59,23 @@ def _command(raw: object) -> str:
     return _word(raw)
 
 
+def _program(raw: object) -> tuple[str, ...]:
+    """A command as text or as a list of words; `none` is nobody. It runs wherever an agent may have written."""
+    words = (
+        ()
+        if raw == "none"
+        else cast("tuple[str, ...]", _list(shlex.split)(_command(raw) if isinstance(raw, str) else raw))
+    )
+    if raw != "none" and not words:
+        raise ValueError("it is empty; `none` is nobody")
+    if words and "/" in words[0] and not words[0].startswith(("/", "~")):
+        raise ValueError(f"{words[0]!r} depends on where ralph stands: write the path in full")
+    try:
+        return (str(Path(words[0]).expanduser()), *words[1:]) if words else ()
+    except RuntimeError as fault:  # ~nobody
+        raise ValueError(str(fault)) from fault
+
+
 def _written(parse: Callable[[str], object]) -> Parser:
     """Accept a number as if it had been written as text; a bool is no number."""
 
@@ -148,6 +165,9 @@ KEYS: Mapping[str, Key] = {
     "stall_after": Key(_written(parse_count), 3),
     "summary_every": Key(_written(_count_or_zero), 10),
     "summary_keep": Key(_written(parse_count), 5),
+    "notify": Key(_program, "none", guarded=True),
+    "db": Key(_word, guarded=True),
+    "max": Key(_written(parse_count), 2, guarded=True),
     "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
     "modes.worker.system_prompt_file": Key(_text, ""),
     "modes.scout.tools": Key(_list(lambda text: text.split(",")), SCOUT_TOOLS),
@@ -208,6 +228,8 @@ class Settings:
     summarizer: Mode
     rhythm: Rhythm
     agents: AgentOptions
+    notify: tuple[str, ...]
+    """The command that is told what someone who is away wants to know; empty without one."""
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
 
@@ -261,6 +283,10 @@ class _Collected:
                     self.faults.append(f"{where}: {fault}")
 
 
+DOTENV = "RALPH_DOTENV"
+"""`no`: what stands in a repository's `.env` is not heeded."""
+
+
 def ralph_dir(env: Mapping[str, str]) -> Path:
     """Where runs and clones are kept."""
     own = env.get("RALPH_DIR", "").strip()
@@ -292,7 +318,9 @@ def load(
     _add_toml(collected, user_config(), trusted=True)
     if root is not None:
         _add_toml(collected, project_config(root), trusted=False)
-        collected.add(Source(str(root / ".env"), _from_environment(_dotenv(root / ".env", collected)), trusted=False))
+        if env.get(DOTENV) != "no":
+            own = _from_environment(_dotenv(root / ".env", collected))
+            collected.add(Source(str(root / ".env"), own, trusted=False))
     wanted = {name: value for name, value in (front_matter or {}).items() if name in KEYS}
     collected.add(Source(str(goal or "goal"), wanted))
     collected.add(Source("environment", _from_environment(env)))
@@ -396,6 +424,7 @@ def _settings(collected: _Collected) -> Settings:
             command=cast("str | None", get("agent_cmd")) or "",
             transcript=cast("str", get("transcript")),
         ),
+        notify=cast("tuple[str, ...]", get("notify")),
         values=collected.values,
         notes=tuple(collected.notes),
     )

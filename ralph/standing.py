@@ -1,70 +1,161 @@
 """Where a live run stands, by its latest events."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from ralph.budget import Meter
+from ralph.digest import gist
 from ralph.events import (
     CheckEnded,
+    CheckStarted,
     Event,
     IterationEnded,
     IterationStarted,
+    RateLimited,
     RunEnded,
     RunStarted,
     SessionEnded,
     SessionStarted,
     SummaryStarted,
     SummaryWritten,
+    Tag,
+    Text,
     ToolEnd,
+    ToolOutput,
     ToolStart,
     Usage,
     Waiting,
 )
 
+_OPEN_CALLS = 1000
+"""Calls that are known by name while they are open, the oldest ones; what an agent begins beyond them is counted."""
+
+_LONGEST_GIST = 400
+_UNANNOUNCED = "plain"
+"""The transcript of an agent that says nothing of its sessions, and of its work only what it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that is open, and since when."""
+
+    id: str
+    tool: str
+    about: str
+    since: str
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a run is at, since when (as its events write it), and what its open session has used so far."""
+    """What a run is at, since when (as its events write it), and what it has used so far."""
 
     doing: str = "in a session"
     since: str = ""
     until: float | None = None
-    tool: str = ""
     session: Usage | None = None
+    """What the open session has used so far."""
     ended: bool = False
+    is_paused: bool = False
+    iteration: int | None = None
+    calls: tuple[Call, ...] = ()
+    more_calls: int = 0
+    """Open calls besides those."""
+    mood: str = ""
+    """What the agent does while no call is open: it thinks or writes."""
+    mood_since: str = ""
+    meter: Meter = field(default_factory=Meter)
+    """What all sessions have used that the events told of, and how full the context of the open one is."""
+    quota: RateLimited | None = None
+    """What was last said of the account's quota, if it is nearly or wholly used up."""
+    announces: bool = True
+    """Whether the agent says that its session has begun."""
 
     @property
     def is_waiting(self) -> bool:
         """Whether it waits for a time that it would also be woken before."""
         return self.until is not None
 
+    @property
+    def tool(self) -> str:
+        """The tool of the oldest call that is not done yet: agents that call one after the other are at that one."""
+        return self.calls[0].tool if self.calls else ""
+
+    @property
+    def activity(self) -> tuple[str, str]:
+        """What goes on right now, in a few words, and since when."""
+        if self.calls:
+            call, others = self.calls[0], len(self.calls) - 1 + self.more_calls
+            return f"{call.tool} {call.about}".strip() + (f" (and {others:,} more)" if others else ""), call.since
+        if self.more_calls:
+            return f"{self.more_calls:,} call{'' if self.more_calls == 1 else 's'}", self.mood_since
+        return (self.mood, self.mood_since) if self.mood else (self.doing, self.since)
+
     def after(self, event: Event, at: str) -> "Standing":
         match event:
             case RunStarted():
-                return Standing("beginning", at)
+                begun = Standing("beginning", at, iteration=event.iteration or None)
+                return replace(begun, meter=self.meter.next_session(), announces=event.transcript != _UNANNOUNCED)
             case IterationStarted():
-                return Standing("in a session", at)
+                return replace(self._at("in a session", at, self._opening), iteration=event.iteration)._in_session()
             case SummaryStarted():
-                return Standing("in a session that condenses older iterations", at)
+                return self._at("in a session that condenses older iterations", at, self._opening)._in_session()
             case SessionStarted():
-                return replace(self, since=self.since or at)
+                return replace(self._thinks(at), since=self.since or at)
+            case Text(tag=Tag.AI):
+                return replace(self, mood="writing", mood_since=at)
+            case Text(tag=Tag.THINK):
+                return self if self.mood == "thinking" else self._thinks(at)
             case ToolStart():
-                return replace(self, tool=event.name)
+                if len(self.calls) >= _OPEN_CALLS:
+                    return replace(self, more_calls=self.more_calls + 1)
+                call = Call(event.id, event.name, gist(event.input)[:_LONGEST_GIST], at)
+                return replace(self, calls=(*self.calls, call))
             case ToolEnd():
-                return replace(self, tool="")
+                rest = tuple(call for call in self.calls if call.id != event.id)
+                more = self.more_calls - (len(rest) == len(self.calls))
+                return replace(self, calls=rest, more_calls=max(0, more), mood="thinking", mood_since=at)
             case Usage():
-                return replace(self, session=event)
+                return replace(self, session=event, meter=self.meter.metered(event))
+            case RateLimited():
+                return replace(self, quota=None if event.status == "allowed" else event)
             case SessionEnded():
-                return replace(self, doing="finishing a session", since=at, tool="")
-            case IterationEnded(verdict="DONE"):
-                return Standing("proving that it is done", at)
+                return replace(self, doing="finishing a session", since=at, calls=(), more_calls=0, mood="")
+            case IterationEnded(verdict="DONE") | CheckStarted():
+                return self._at("proving that it is done", at)
             case IterationEnded() | SummaryWritten() | CheckEnded():
-                return Standing("between sessions", at)
+                return self._at("between sessions", at)
+            case Waiting(until=None):
+                return replace(self._at(event.reason, at), is_paused=True)
             case Waiting():
-                return Standing(event.reason if event.until is None else "waiting", at, event.until)
+                return replace(self._at("waiting", at), until=event.until)
             case RunEnded():
-                return Standing(f"ended: {event.reason}", at, ended=True)
+                return replace(self._at(f"ended: {event.reason}", at), ended=True)
             case _:
                 return self
+
+    def _at(self, doing: str, at: str, mood: str = "") -> "Standing":
+        """The next stretch of the run has begun; what it has used stands."""
+        return Standing(
+            doing,
+            at,
+            iteration=self.iteration,
+            announces=self.announces,
+            mood=mood,
+            mood_since=at,
+            meter=self.meter,
+            quota=self.quota,
+        )
+
+    @property
+    def _opening(self) -> str:
+        """What is said of a session until it tells of itself."""
+        return "starting" if self.announces else "at work"
+
+    def _in_session(self) -> "Standing":
+        return replace(self, meter=self.meter.next_session())
+
+    def _thinks(self, at: str) -> "Standing":
+        return replace(self, mood="thinking", mood_since=at)
 
 
 def standing(stamped: Iterable[tuple[Event, str]]) -> Standing:
@@ -73,3 +164,50 @@ def standing(stamped: Iterable[tuple[Event, str]]) -> Standing:
     for event, at in stamped:
         stands = stands.after(event, at)
     return stands
+
+
+class Track:
+    """The same fold for who takes in every event and looks now and then: most of what is past by then costs little."""
+
+    def __init__(self, stands: Standing) -> None:
+        self._stands = stands
+        self._meter = stands.meter
+        self._used: Usage | None = None
+        self._begun: dict[str, tuple[ToolStart, str]] = {}
+        """Calls that have begun since the last look and are open."""
+        self._mood: tuple[Text | ToolEnd, str] | None = None
+
+    @property
+    def stands(self) -> Standing:
+        """Where the run stands now."""
+        stands = self._stands
+        if self._used is not None:
+            stands = replace(stands, session=self._used, meter=self._meter)
+        for event, at in [*([] if self._mood is None else [self._mood]), *self._begun.values()]:
+            stands = stands.after(event, at)
+        self._stands, self._used, self._mood = stands, None, None
+        self._begun.clear()
+        return stands
+
+    def take(self, event: Event, at: str) -> None:
+        match event:
+            case ToolOutput():
+                pass
+            case ToolStart() if len(self._begun) < _OPEN_CALLS and not self._is_open(event.id):
+                self._begun[event.id] = event, at
+            case ToolEnd() if self._begun.pop(event.id, None) is not None:
+                self._mood = event, at
+            case Text(tag=Tag.THINK) if self._mood is not None and getattr(self._mood[0], "tag", None) is not Tag.AI:
+                pass  # it thinks already
+            case Text():
+                if event.tag is Tag.AI or event.tag is Tag.THINK:
+                    self._mood = event, at
+            case Usage():
+                self._used, self._meter = event, self._meter.metered(event)
+            case _:
+                self._stands = self.stands.after(event, at)
+                self._meter = self._stands.meter
+
+    def _is_open(self, call_id: str) -> bool:
+        calls = self._stands.calls
+        return call_id in self._begun or (bool(calls) and any(call.id == call_id for call in calls))

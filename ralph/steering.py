@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 _MOST_TOLD = 3
@@ -10,13 +10,15 @@ _MOST_TOLD = 3
 
 
 class Act(StrEnum):
-    """What can be asked for; the value is also the command."""
+    """What can be asked for; the value is also the command, where there is one."""
 
     TELL = "tell"
     PAUSE = "pause"
     RESUME = "resume"
     STOP = "stop"
     WAKE = "wake"
+    CARRY_ON = "carry on"
+    """Take a stop back that has not come yet; only a key does."""
 
 
 class Receipt(StrEnum):
@@ -34,6 +36,9 @@ class Word:
     number: int
     act: Act
     text: str = ""
+    by_key: bool = False
+    at: str = field(default="", compare=False)
+    """When it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,15 @@ class Guidance:
 
 
 class Helm:
-    """What was asked for and is not done yet."""
+    """What was asked for and is not done yet; of words that take each other back, the last one counts."""
 
     def __init__(self, hear: Callable[[], Sequence[Word]]) -> None:
         self._hear = hear
         self._told: list[Word] = []
         self.paused = False
         self.stopping = False
+        self.stopped_by = ""
+        """What a run says that ends because of it."""
         self._awake = False
 
     def listen(self) -> None:
@@ -77,6 +84,9 @@ class Helm:
                     self.paused = False
                 case Act.STOP:
                     self.stopping = True
+                    self.stopped_by = "after this iteration, as asked" if word.by_key else "by `ralph stop`"
+                case Act.CARRY_ON:
+                    self.stopping = False
                 case Act.WAKE:
                     self._awake = True
 

@@ -42,10 +42,11 @@ class Doubt:
 
 
 class TrustStore:
-    """What was trusted, by the path of the repository."""
+    """What was trusted, by the path of the repository. In passing, what would be written down is only said."""
 
-    def __init__(self, ralph_dir: Path) -> None:
+    def __init__(self, ralph_dir: Path, *, in_passing: bool = False) -> None:
         self._folder = ralph_dir / "trust"
+        self._in_passing = in_passing
 
     def recorded(self, root: Path) -> Record | None:
         """What was trusted there, or used, or stood there first; None: ralph never ran there."""
@@ -84,6 +85,8 @@ class TrustStore:
         return True
 
     def _write(self, root: Path, record: Record, at: str) -> Record:
+        if self._in_passing:
+            return record
         document = {"path": str(root / NAME), "by": record.by, "at": at, "files": dict(record.files)}
         make_private_directory(self._folder)
         replace_file(self._file(root), tomli_w.dumps(document))

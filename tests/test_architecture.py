@@ -17,6 +17,13 @@ PURE = {
     "run", "runners", "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
 }  # fmt: skip
 
+# Many goals: it reaches `ralph run` only as a process.
+BATCH = {
+    "budget", "environ", "excerpt", "failures", "files", "gitcommand", "gitrepo", "goal", "goalfile", "journal",
+    "jsonline", "lifetime", "mailbox", "nearest", "notifying", "process", "protected", "repolock", "sensitive",
+    "settings", "standing", "steering", "trailers", "verdict", "windows",
+}  # fmt: skip
+
 # module or package -> what of ours it may import besides COMMON
 LAYERS: dict[str, set[str]] = {
     "__init__": set(),
@@ -40,28 +47,33 @@ LAYERS: dict[str, set[str]] = {
     "run": {"budget", "history", "standstill", "steering", "summary", "verdict"},
     "runners": {"allowance", "budget", "jsonline", "pricing", "verdict"},
     "sensitive": set(),
-    "standing": set(),
+    "standing": {"budget", "digest"},
     "standstill": set(),
     "steering": set(),
+    "stopwatch": set(),
     "summary": {"budget", "excerpt"},
     "trailers": {"budget", "jsonline", "verdict"},
     "transcripts": {"budget", "jsonline", "lines"},
     "verdict": set(),
     # edges: one door per effect
-    "agent": {"environ", "files", "jsonline", "lines", "nearest", "pricing", "process"},
+    "agent": {"environ", "files", "handover", "jsonline", "lines", "nearest", "pricing", "process"},
     "accounts": {"files", "runners"},
     "check": {"excerpt", "lines", "process"},
     "configfile": {"files"},
     "environ": set(),
     "envrc": {"files", "jsonline", "process"},
     "files": set(),
+    "lifetime": set(),
     "footprint": {"excerpt", "gitcommand"},
-    "gitcommand": {"environ", "searchpath"},
+    "gitcommand": {"environ", "process", "searchpath"},
+    "goalfile": {"goal"},
+    "notifying": {"jsonline", "process", "searchpath"},
     "plugins": {"runners", "transcripts"},
     "gitrepo": {"files", "gitcommand", "process", "sensitive"},
     "journal": {"budget", "files", "history", "jsonline", "run", "standstill", "steering", "summary", "verdict"},
+    "handover": set(),
     "mailbox": {"files", "jsonline", "steering"},
-    "process": {"files", "lines"},
+    "process": {"files", "handover", "lines"},
     "prompts": {"excerpt", "goal", "history", "run", "summary", "verdict"},
     "protected": {"files"},
     "recorder": {"budget"},
@@ -73,7 +85,7 @@ LAYERS: dict[str, set[str]] = {
     "summaryfile": {"files", "summary"},
     "trust": {"envrc", "files", "journal"},
     "tree": {"environ", "files", "gitcommand", "gitrepo", "jsonline", "windows"},
-    "ui": {"budget", "digest", "jsonline", "verdict"},
+    "ui": {"budget", "digest", "jsonline", "standing", "steering", "verdict"},
     "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols
     "patience": set(),
@@ -81,6 +93,7 @@ LAYERS: dict[str, set[str]] = {
     "loop": {"patience", "session"} | PURE,
     "scouting": {"patience", "session"} | PURE,
     "condensing": {"session"} | PURE,
+    "batch": BATCH,
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}
@@ -88,8 +101,9 @@ LAYERS["__main__"] = {"cli"}
 # library -> the only modules that may import it: a module or package, or one file of a package by its path
 DOORS: dict[str, set[str]] = {
     "anthropic": {"agent/models/anthropic"},
+    "dbos": {"batch/engine"},
     "dotenv": {"envrc/static", "settings"},
-    "fcntl": {"mailbox", "process", "repolock"},
+    "fcntl": {"batch/bare", "mailbox", "process", "repolock"},
     "git": {"gitcommand"},
     "httpx2": {"agent/models/anthropic"},
     "jinja2": {"prompts"},
@@ -99,9 +113,10 @@ DOORS: dict[str, set[str]] = {
     "psutil": {"process"},
     "rich": {"ui"},
     "signal": {"process"},
+    "sqlalchemy": {"batch/database", "batch/engine", "batch/store"},
     "subprocess": {"process"},
     "termios": {"ui"},
-    "threading": {"agent", "process", "ui"},
+    "threading": {"agent", "batch", "cli/runs/board/clerk", "cli/runs/board/showing", "handover", "process", "ui"},
     "tomli_w": {"envrc/direnv", "configfile", "trust"},
     "typer": {"cli"},
     "yaml": {"goal"},

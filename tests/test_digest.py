@@ -129,6 +129,21 @@ def test_a_stamp_that_says_nothing_is_no_duration(begin: str | None, end: str | 
     assert tally.digest().tools == (ToolRow("shell", 1, 1, 0, seconds),)
 
 
+def test_the_time_of_calls_that_overlap_counts_once() -> None:
+    tally = Tally()
+    for number in range(5):
+        take(tally, start(str(number)), at(1))
+    take(tally, start("other", "read"), at(1))
+    for number in range(4):  # one after the other, in whatever order they were announced
+        take(tally, ToolEnd(str(3 - number), OK), at(3 + 2 * number))
+    take(tally, start("late"), at(20))
+    take(tally, ToolEnd("late", OK), at(21))
+    take(tally, ToolEnd("other", OK), at(4))
+    assert [(row.name, row.seconds) for row in tally.digest().tools] == [("shell", 9.0), ("read", 3.0)]
+    take(tally, ToolEnd("4", OK), at(31))
+    assert tally.digest().tools[0].seconds == 30.0
+
+
 def test_a_call_that_was_announced_twice_is_one_call() -> None:
     tally = Tally()
     for moment in (1, 2):
@@ -177,6 +192,8 @@ def test_memory_does_not_grow_with_the_session() -> None:
             take(tally, ToolOutput(f"stray {number}", "x"))
             take(tally, ToolEnd(f"lost {number}", OK))
             take(tally, think(f"Plan {number}, with steps"))
+            take(tally, start(f"timed {number}"), f"2026-11-{1 + number // 1000:02}T00:00:00.000Z")
+            take(tally, ToolEnd(f"timed {number}", OK), f"2026-11-{1 + number // 1000:02}T00:00:00.001Z")
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ralph.budget import Spend
+from ralph.budget import Limit, Spend
 from ralph.errors import StateError
 from ralph.events import Tag, Text
 from ralph.files import make_private_directory, replace_file
@@ -190,12 +190,18 @@ def test_progress_is_written_as_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("costed", "cost"), [(True, 0.5), (False, None)])
 def test_the_result_is_written_as_documented(tmp_path: Path, costed: bool, cost: float | None) -> None:
     run = Run("r", "speed", "main", "b" * 40, spend=Spend(0.5 if costed else 0.0, 9, costed=costed))
-    Journal(tmp_path).write_result(RunResult(run, 4, "limit reached: --max-cost", proven=False), "h" * 40)
+    result = RunResult(run, 4, "limit reached: --max-cost", proven=False, limit=Limit.COST)
+    Journal(tmp_path).write_result(result, "h" * 40, "budget")
     assert json.loads((tmp_path / "result.json").read_text()) == {
         "version": 1,
         "goal": "speed",
+        "run": "r",
         "exit_code": 4,
+        "end": "budget",
         "reason": "limit reached: --max-cost",
+        "hint": "",
+        "limit": "--max-cost",
+        "not_before": None,
         "proven": False,
         "iterations": 0,
         "cost_usd": cost,

@@ -282,6 +282,18 @@ def test_signals_only_leave_a_mark_and_the_handlers_come_back() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
 
 
+def test_a_signal_can_have_a_reader_look_up_at_once(tmp_path: Path) -> None:
+    """Without that it would wait to the end of its time, here far beyond that of the test."""
+    with start(tmp_path, "read go; kill -INT $LISTENER; sleep 600", LISTENER=str(os.getpid())) as child:
+        with Signals(lambda _: child.wake()).watched() as signals:
+            child.say(b"go\n")
+            assert child.read(600) == []
+        assert signals.first == signal.SIGINT
+        for _ in range(20):  # being woken takes no room from lines
+            child.wake()
+        assert [child.read(600) for _ in range(20)] == [[]] * 20
+
+
 def test_a_hangup_that_was_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

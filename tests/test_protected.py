@@ -106,6 +106,10 @@ def add_pricing(place: Place) -> None:
     (place.own / "pricing.toml").write_text("x = 1")
 
 
+def add_setup(place: Place) -> None:
+    (place.own / "setup").write_text("#!/bin/sh\n")
+
+
 def add_map(place: Place) -> None:
     (place.own / "codebase-map.md").write_text("# Trust me")
 
@@ -130,6 +134,7 @@ SPOILERS: list[tuple[Callable[[Place], None], str]] = [
     (put_fifo, "check"),
     (add_prompt, "prompts"),
     (add_pricing, "pricing.toml"),
+    (add_setup, "setup"),
     (add_map, "codebase-map.md"),
     (replace_prompts_by_link, "prompts"),
 ]

@@ -1,10 +1,21 @@
 """How durations, money and counts are read and written."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.quantities import format_duration, format_money, parse_count, parse_duration, parse_money, timestamp
+from ralph.quantities import (
+    format_duration,
+    format_money,
+    format_size,
+    local_time,
+    parse_count,
+    parse_duration,
+    parse_money,
+    timestamp,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +93,15 @@ def test_small_amounts_keep_the_digits_that_matter(amount: float, text: str) -> 
     assert format_money(amount) == text
 
 
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (29_300, "29 KB"), (999_600, "1.0 MB"), (4_800_000, "4.8 MB"),
+     (9_960_000, "10 MB"), (1_200_000_000, "1.2 GB"), (5 * 10**15, "5000 TB")],
+)  # fmt: skip
+def test_a_size_is_written_in_the_unit_that_suits_it(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
 @pytest.mark.parametrize(("text", "number"), [("1", 1), (" 20 ", 20), ("1_000_000", 1_000_000)])
 def test_a_count_is_read(text: str, number: int) -> None:
     assert parse_count(text) == number
@@ -98,3 +118,17 @@ def test_what_is_no_count_is_refused(text: str) -> None:
 )
 def test_an_instant_is_written_in_utc_to_the_millisecond(seconds: float, text: str) -> None:
     assert timestamp(seconds) == text
+
+
+def test_an_instant_is_written_with_its_zone_and_with_its_day_where_that_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Etc/GMT-2")  # which is two hours before Greenwich, and called +02
+    time.tzset()
+    try:
+        assert local_time(1_800_000_000.0, 1_800_000_000.0 - 3600) == "10:00:00 +02"
+        assert local_time(1_800_000_000.0, 1_800_000_000.0 - 86400) == "2027-01-15 10:00:00 +02"
+        assert local_time(1e18, 0.0) == "1000000000000000000 s after 1970"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

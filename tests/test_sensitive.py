@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.sensitive import looks_secret
+from ralph.sensitive import looks_secret, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,19 @@ from ralph.sensitive import looks_secret
 )
 def test_a_secret_is_known_by_its_name(path: str, secret: bool) -> None:
     assert looks_secret(path) is secret
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://me:pass@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("postgresql://me:p@ss@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://:pass@host/db", "postgresql://:***@host/db"),
+        ("postgresql://me@host/db?password=pass&a=b", "postgresql://me@host/db?password=***&a=b"),
+        ("postgresql://host/db?a=b&sslpassword=pass", "postgresql://host/db?a=b&sslpassword=***"),
+        ("postgresql://host:5432/db", "postgresql://host:5432/db"),
+        ("sqlite:////tmp/a:b@c/runs.sqlite", "sqlite:////tmp/a:b@c/runs.sqlite"),
+    ],
+)
+def test_the_password_of_an_address_is_not_shown(address: str, shown: str) -> None:
+    assert without_secrets(address) == shown

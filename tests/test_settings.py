@@ -73,8 +73,31 @@ def test_every_default_is_the_designs(root: Path) -> None:
             command="",
             transcript="auto",
         ),
+        notify=(),
         values=load(env={}, root=root).values,
     )
+
+
+def test_the_command_that_tells_of_news_is_the_users_alone(root: Path) -> None:
+    file = project(root, 'notify = "planted"\n')
+    dotenv(root, "RALPH_NOTIFY=planted\n")
+    user('notify = ["my-notifier", "two words"]\n')
+    loaded = load(env={}, root=root)
+    assert loaded.notify == ("my-notifier", "two words")
+    assert any(note.startswith(f"{file}: notify ignored") for note in loaded.notes)
+    assert load(env={"RALPH_NOTIFY": "~/bin/tell 'two words'"}, root=root).notify == (
+        str(Path.home() / "bin" / "tell"),
+        "two words",
+    )
+    assert load(env={"RALPH_NOTIFY": "none"}, root=root).notify == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [("./tell", "write the path in full"), ("bin/tell x", "write the path in full"), ("'open", "cannot be split")],
+)
+def test_a_command_that_an_agent_could_write_is_refused(root: Path, written: str, words: str) -> None:
+    assert words in faults(root, {"RALPH_NOTIFY": written})
 
 
 SOURCES = ("flag", "environment", "goal", ".env", "project", "user", "default")
@@ -221,6 +244,9 @@ def test_summaries_too_seldom_for_any_prompt_are_refused() -> None:
 GUARDED = (
     "agent_cmd",
     "check",
+    "notify",
+    "db",
+    "max",
     "agents.claude.path",
     "agents.claude.permission_mode",
     "agents.claude.auth",
@@ -394,3 +420,9 @@ def test_the_usual_model_is_for_agents_with_claudes_models() -> None:
     assert load(env={}, flags={"agent": "codex"}).model == ""
     assert load(env={}, flags={"agent": "codex", "model": "gpt"}).model == "gpt"
     assert load(env={"RALPH_MODEL": "gpt"}, flags={"agent_cmd": "mine"}).model == "gpt"
+
+
+def test_a_repositorys_dotenv_is_not_heeded_where_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("RALPH_MAX_COST=1000\n")
+    assert settings.load(env={}, root=tmp_path).limits.cost_usd == 1000
+    assert settings.load(env={"RALPH_DOTENV": "no"}, root=tmp_path).limits.cost_usd is None

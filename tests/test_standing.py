@@ -1,24 +1,37 @@
 """Where a live run stands, by its latest events."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ralph.events import (
     CheckEnded,
+    CheckStarted,
     Event,
     IterationEnded,
     IterationStarted,
+    RateLimited,
     RunEnded,
+    RunStarted,
     SessionEnded,
     SessionStarted,
     SummaryStarted,
     Tag,
     Text,
+    ToolEnd,
+    ToolOutput,
     ToolStart,
+    ToolStatus,
+    Usage,
     Waiting,
 )
-from ralph.standing import standing
+from ralph.standing import Standing, Track, standing
 
 BEGUN = IterationStarted(1, "s", "log")
+TOLD = Text(Tag.AI, "told")
+CONTINUED = RunStarted("g", "r", "/r", "b", "a", "/a", "t", "m", "off", "check", continued=True, iteration=3)
 NAMED = SessionStarted("s", "m", "1", (), "")
 
 
@@ -33,6 +46,7 @@ NAMED = SessionStarted("s", "m", "1", (), "")
         ([BEGUN, SessionEnded("s", "ok", "", "", False, 0, "log")], "finishing a session"),
         ([IterationEnded(1, "CONTINUE", "c", None, None, "x")], "between sessions"),
         ([IterationEnded(1, "DONE", "c", None, None, "DONE")], "proving that it is done"),
+        ([CONTINUED, CheckStarted(2)], "proving that it is done"),
         ([CheckEnded(1, 0.1, "")], "between sessions"),
         ([Waiting("quota", 5.0)], "waiting"),
         ([Waiting("paused", None)], "paused"),
@@ -44,7 +58,114 @@ def test_the_latest_events_tell_what_a_run_is_at(events: list[Event], doing: str
     assert standing((event, "now") for event in events).doing == doing
 
 
+def test_an_agent_that_never_says_that_it_has_started_is_at_work() -> None:
+    plain = replace(CONTINUED, transcript="plain")
+    assert standing([(CONTINUED, "a"), (BEGUN, "b")]).activity == ("starting", "b")
+    assert standing([(plain, "a"), (BEGUN, "b")]).activity == ("at work", "b")
+    assert standing([(plain, "a"), (BEGUN, "b"), (TOLD, "c"), (BEGUN, "d")]).activity == ("at work", "d")
+
+
 def test_only_a_wait_for_a_time_can_be_ended_before_it() -> None:
     assert standing([(Waiting("quota", 5.0), "now")]).is_waiting
     assert not standing([(Waiting("paused", None), "now")]).is_waiting
     assert not standing([(Waiting("quota", 5.0), "now"), (BEGUN, "now")]).is_waiting
+
+
+def at(number: int) -> str:
+    return f"2026-11-16T00:00:{number:02}.000Z"
+
+
+def test_the_oldest_open_call_is_what_goes_on() -> None:
+    stands = standing([(BEGUN, at(0)), (NAMED, at(1))])
+    assert stands.activity == ("thinking", at(1))
+    first, second = ToolStart("a", "Bash", {"command": "make"}), ToolStart("b", "Read", {"file_path": "x"})
+    stands = stands.after(first, at(2)).after(second, at(3))
+    assert stands.activity == ("Bash make (and 1 more)", at(2))
+    assert stands.tool == "Bash"
+    stands = stands.after(ToolEnd("a", ToolStatus.OK), at(4))
+    assert stands.activity == ("Read x", at(3))
+    stands = stands.after(ToolEnd("b", ToolStatus.OK), at(5)).after(Text(Tag.AI, "so"), at(6))
+    assert stands.activity == ("writing", at(6))
+
+
+def test_calls_that_never_end_are_not_all_kept_but_counted() -> None:
+    stands = standing((ToolStart(str(number), "Bash", {"command": "x" * 10_000}), at(0)) for number in range(1030))
+    assert [call.id for call in stands.calls] == [str(number) for number in range(1000)]
+    assert len(stands.calls[0].about) < 1000
+    assert stands.activity[0].endswith(" (and 1,029 more)")
+    for number in [*range(1000), *range(1005, 1030)]:
+        stands = stands.after(ToolEnd(str(number), ToolStatus.OK), at(1))
+    assert stands.activity == ("5 calls", at(1))
+    for number in range(1000, 1005):
+        stands = stands.after(ToolEnd(str(number), ToolStatus.OK), at(2))
+    assert stands.activity == ("thinking", at(2))
+
+
+def test_of_thirty_calls_all_are_counted_and_the_first_ones_known_when_the_last_have_ended() -> None:
+    stands = standing((ToolStart(str(number), "Bash", {"command": f"make {number}"}), at(0)) for number in range(30))
+    assert stands.activity[0] == "Bash make 0 (and 29 more)"
+    for number in range(29, 9, -1):
+        stands = stands.after(ToolEnd(str(number), ToolStatus.OK), at(1))
+    assert stands.activity[0] == "Bash make 0 (and 9 more)"
+
+
+def test_what_is_used_adds_up_over_sessions() -> None:
+    used = [Usage(10, 5, 15, cost_usd=0.25, context_pct=40.0), Usage(20, 5, 25, cost_usd=0.5, context_pct=50.0)]
+    first: list[Event] = [BEGUN, *used, IterationEnded(1, "CONTINUE", "c", 0.5, 50.0, "x")]
+    stands = standing((event, at(0)) for event in first)
+    assert (stands.meter.total.cost_usd, stands.meter.context_pct, stands.iteration) == (0.5, 50.0, 1)
+    stands = stands.after(IterationStarted(2, "t", "log"), at(1)).after(used[0], at(2))
+    assert (stands.meter.total.cost_usd, stands.meter.total.tokens, stands.iteration) == (0.75, 40, 2)
+
+
+def test_a_quota_that_nears_its_end_is_known_until_it_is_fine_again() -> None:
+    warned = standing([(BEGUN, at(0)), (RateLimited("allowed_warning", None, "weekly", 0.9), at(1))])
+    assert warned.after(IterationStarted(2, "t", "log"), at(2)).quota is not None
+    assert warned.after(RateLimited("allowed", None, "weekly"), at(3)).quota is None
+
+
+def test_a_pause_is_no_wait() -> None:
+    paused = standing([(Waiting("paused", None), at(0))])
+    assert paused.is_paused
+    assert not paused.after(BEGUN, at(1)).is_paused
+
+
+_IDS = st.sampled_from("abc")
+_EVENTS = st.one_of(
+    st.builds(ToolStart, _IDS, st.sampled_from(["Bash", "Read"])),
+    st.builds(ToolEnd, _IDS, st.sampled_from(list(ToolStatus))),
+    st.builds(ToolOutput, _IDS, st.just("x")),
+    st.builds(Text, st.sampled_from(list(Tag)), st.just("x")),
+    st.builds(Usage, total_tokens=st.integers(0, 9), cost_usd=st.floats(0, 9), cost_is_estimate=st.booleans()),
+    st.sampled_from([BEGUN, NAMED, SessionEnded("s", "ok", "", "", False, 0, "log"), Waiting("quota", 9.0)]),
+)
+
+
+@given(st.lists(st.tuples(_EVENTS, st.booleans()), max_size=40))
+@example(
+    [
+        (ToolStart("a", "Bash"), True),
+        (ToolStart("a", "Bash"), False),
+        (ToolEnd("a", ToolStatus.OK), False),
+        (TOLD, False),
+    ]
+)
+@example([(Text(Tag.THINK, "x"), False), (Text(Tag.THINK, "y"), False)])
+def test_who_looks_now_and_then_sees_what_who_looks_always_sees(events: list[tuple[Event, bool]]) -> None:
+    stands, track = Standing(), Track(Standing())
+    for number, (event, looks) in enumerate(events):
+        stands = stands.after(event, str(number))
+        track.take(event, str(number))
+        if looks:
+            assert track.stands == stands
+    assert track.stands == stands
+
+
+def test_of_calls_without_end_as_much_is_known_however_seldom_one_looks() -> None:
+    stands, track = Standing(), Track(Standing())
+    ends = [ToolEnd(number, ToolStatus.OK) for number in ("45", "1045", "1046")]
+    for event in [*(ToolStart(str(number), "Bash") for number in range(1050)), *ends]:
+        stands = stands.after(event, "now")
+        track.take(event, "now")
+    assert track.stands == stands
+    assert (len(stands.calls), stands.more_calls) == (999, 48)

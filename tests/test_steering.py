@@ -36,6 +36,16 @@ def test_a_word_to_stop_ends_every_wait() -> None:
     assert made.stopping
 
 
+def test_a_stop_can_be_taken_back_and_it_is_known_whose_it_was() -> None:
+    made = helm(Act.STOP, Act.CARRY_ON)
+    assert not made.stopping
+    assert not made.roused
+    assert helm(Act.STOP).stopped_by == "by `ralph stop`"
+    by_key = Helm(lambda: [Word(1, Act.STOP, by_key=True)])
+    by_key.listen()
+    assert by_key.stopped_by == "after this iteration, as asked"
+
+
 def test_what_is_told_is_handed_over_once() -> None:
     made = helm(Act.TELL, Act.PAUSE, Act.TELL)
     assert [word.number for word in made.take_told()] == [1, 3]
@@ -74,6 +84,16 @@ def test_words_are_numbered_and_read_once(tmp_path: Path) -> None:
     assert box.read() == []
     assert Mailbox(tmp_path).post(Act.STOP, "", "now") == 3
     assert box.read() == [Word(3, Act.STOP)]
+
+
+def test_keys_and_commands_are_heard_by_every_reader_in_the_order_they_asked(tmp_path: Path) -> None:
+    box = Mailbox(tmp_path)
+    other = box.anew()
+    by_key = [box.post(act, "", "now", by_key=True) for act in (Act.STOP, Act.CARRY_ON)]
+    Mailbox(tmp_path).post(Act.STOP, "", "now")
+    words = [Word(1, Act.STOP, by_key=True), Word(2, Act.CARRY_ON, by_key=True), Word(3, Act.STOP)]
+    assert by_key == [1, 2]
+    assert box.read() == other.read() == words
 
 
 def test_reading_goes_on_where_the_last_start_had_read_to(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 from ralph.agent.models.base import Model, Request, Utterance
+from ralph.handover import Handover
 
 _LOOK = 0.05
 """Seconds between two looks at whether we were called away."""
@@ -16,7 +17,7 @@ class Interrupted(Exception):
 
 def listen(model: Model, request: Request, stop: threading.Event) -> Iterator[Utterance]:
     """Yield what the model says; raise Interrupted as soon as `stop` is set, whatever the network does."""
-    heard: queue.SimpleQueue[Utterance | BaseException | None] = queue.SimpleQueue()
+    heard: Handover[Utterance | BaseException | None] = Handover()
     cancelled = threading.Event()
 
     def ask() -> None:

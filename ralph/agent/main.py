@@ -25,6 +25,7 @@ from ralph.agent.output import OutputLost
 from ralph.agent.stream import VERSION
 from ralph.agent.toolbox import Leaving
 from ralph.errors import RalphError
+from ralph.handover import Handover
 from ralph.lines import LineSplitter, Oversized
 from ralph.process import SIGINT, Signals
 
@@ -129,7 +130,7 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
 
 def _attend(session: Session, prompt: str | None) -> int:
     """Be the porter until the conversation has ended or a signal says so."""
-    calls: queue.SimpleQueue[Call] = queue.SimpleQueue()  # its `put` may interrupt itself: signal handlers use it
+    calls: Handover[Call] = Handover()  # signal handlers put to it
     with Signals(lambda number: calls.put(Signalled(number))).watched():
         if prompt is None:
             threading.Thread(target=_read_stdin, args=[calls], daemon=True, name="stdin").start()
@@ -159,7 +160,7 @@ def _attend(session: Session, prompt: str | None) -> int:
                     assert_never(call)
 
 
-def _next(calls: "queue.SimpleQueue[Call]") -> Call:
+def _next(calls: Handover[Call]) -> Call:
     """Wait for the next call, in short steps: a signal that reaches another thread does not wake this one, and its
     handler runs in no other.
     """
@@ -185,7 +186,7 @@ def _hear(line: bytes, session: Session) -> None:
             pass
 
 
-def _converse(session: Session, calls: "queue.SimpleQueue[Call]") -> None:
+def _converse(session: Session, calls: Handover[Call]) -> None:
     """Answer messages until there are no more; the exit code follows the last result."""
     code, lost = 1, None
     try:
@@ -201,7 +202,7 @@ def _converse(session: Session, calls: "queue.SimpleQueue[Call]") -> None:
         calls.put(Finished(code, lost))
 
 
-def _await_end(calls: "queue.SimpleQueue[Call]") -> None:
+def _await_end(calls: Handover[Call]) -> None:
     try:
         while not isinstance(calls.get(timeout=_LAST_MOMENT), Finished):
             pass
@@ -209,7 +210,7 @@ def _await_end(calls: "queue.SimpleQueue[Call]") -> None:
         pass
 
 
-def _read_stdin(calls: "queue.SimpleQueue[Call]") -> None:
+def _read_stdin(calls: Handover[Call]) -> None:
     splitter = LineSplitter()
     try:
         while chunk := os.read(0, _CHUNK):
@@ -221,7 +222,7 @@ def _read_stdin(calls: "queue.SimpleQueue[Call]") -> None:
         calls.put(EndOfInput())
 
 
-def _deliver(lines: list[bytes | Oversized], calls: "queue.SimpleQueue[Call]") -> None:
+def _deliver(lines: list[bytes | Oversized], calls: Handover[Call]) -> None:
     for line in lines:
         calls.put(Line(line if isinstance(line, bytes) else b"{"))
 

@@ -1,6 +1,9 @@
 """The agent that the settings choose: found, with the transcript and the prices for it, and what a session of it is."""
 
+import functools
 import os
+import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +13,16 @@ from ralph.allowance import NO_BOUNDS, Allowance
 from ralph.errors import BlockedError, UsageError
 from ralph.pricing import Estimate, Prices, shipped
 from ralph.pricing import parse as parse_prices
+from ralph.process import ask
 from ralph.runners import Request, Runner
 from ralph.settings import Mode, Settings
 from ralph.transcripts import Transcript
+from ralph.transcripts.claude import ClaudeTranscript
+
+_TELL_VERSION = ("claude", "codex", "ralph-claude")
+_VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
+_LONGEST_ANSWER = 2.0
+"""Seconds: `claude --version` takes 0.02 to 0.06 (2.1.325), or as long as node when it is a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,10 @@ def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> Chosen
     """Find the agent and what reads it, or say what is wrong or missing; `root` may not be there yet."""
     runner = _find_runner(chosen, root, env)
     _refuse_bypass(chosen, env)
-    return ChosenAgent(chosen, runner, plugins.find_transcript(runner.transcript), _read_prices(root))
+    transcript = plugins.find_transcript(runner.transcript)
+    if transcript is ClaudeTranscript:  # a session learns from those before it how large its context is
+        transcript = functools.partial(ClaudeTranscript, {})
+    return ChosenAgent(chosen, runner, transcript, _read_prices(root))
 
 
 def estimate(prices: Prices, model: str, transcript: str) -> Estimate:
@@ -80,6 +93,15 @@ def estimate(prices: Prices, model: str, transcript: str) -> Estimate:
     if transcript != "claude":
         return Estimate(prices, model, by_message=False)
     return Estimate(Prices(prices.models, below=shipped()), model, by_message=True)
+
+
+def version_of(agent: ChosenAgent, env: Mapping[str, str]) -> str:
+    """What a known agent says its version is; nothing if it does not say so at once."""
+    if agent.settings.agent not in _TELL_VERSION:
+        return ""
+    reply = ask([*shlex.split(agent.runner.path), "--version"], cwd=Path("/"), environment=env, limit=_LONGEST_ANSWER)
+    found = _VERSION.search(reply.output) if reply.exit_code == 0 else None
+    return found[0] if found is not None else ""
 
 
 def unpriced_words(model: str) -> str:

@@ -26,7 +26,7 @@ def show(
         for name in settings.KEYS
     }
     if as_json:
-        shown = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
+        shown = {name: {"value": _safe(value), "source": source} for name, (value, source) in rows.items()}
         shown["transcript"]["means"] = loaded.transcript
         typer.echo(jsonline.encode(shown))
         return
@@ -59,7 +59,7 @@ def set_(
         )
     path = settings.project_config(root) if project and root is not None else settings.user_config()
     note = settings.set_value(path, key, value)
-    typer.echo(f"{key} = {value}  ({path})")
+    typer.echo(f"{key} = {_safe(value)}  ({path})")
     if note:
         typer.echo(f"note: {note}", err=True)
     try:
@@ -80,7 +80,14 @@ def _project() -> Path | None:
         return None
 
 
+def _safe(value: object) -> object:
+    """A value without the password that an address may hold."""
+    from ralph.sensitive import without_secrets
+
+    return without_secrets(value) if isinstance(value, str) else value
+
+
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+    return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(_safe(value))

@@ -11,6 +11,7 @@ from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 
 BUG = 3
+_UNWRITABLE = 1
 
 
 def complain(message: str, hint: str = "") -> None:
@@ -18,11 +19,19 @@ def complain(message: str, hint: str = "") -> None:
     Outlet(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
 
 
+def exit_code_of(error: Exception) -> int:
+    """What ralph ends with when this escapes: a fault has its own, an `OSError` that nobody named is stdout's."""
+    if isinstance(error, RalphError):
+        return error.exit_code
+    return _UNWRITABLE if isinstance(error, OSError) else BUG
+
+
 def report_bug(error: Exception) -> int:
-    """Keep the traceback in a file and say where it is."""
+    """Keep the traceback in a file and say where it is, and what there is to do."""
     message = f"a bug in ralph: {type(error).__name__}: {error}"
     try:
-        complain(message, f"the traceback is in {_keep(traceback.format_exc())}; please report it")
+        report = f"the traceback is in {_keep(traceback.format_exc())}; please report it"
+        complain(message, "; ".join([report, *getattr(error, "__notes__", [])]))
     except (OSError, RalphError):
         complain(message, traceback.format_exc())
     return BUG

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ralph import __version__, gitrepo
-from ralph.budget import Limit, Reasoning, Spend
+from ralph import __version__, footprint, gitrepo
+from ralph.budget import Limit, Limits, Reasoning, Spend
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.errors import RalphError
@@ -16,6 +16,7 @@ from ralph.loop import STALLED
 from ralph.quantities import format_duration, format_money
 from ralph.run import Run, RunResult
 from ralph.runners import OWN_TRANSCRIPTS
+from ralph.stopwatch import Stopwatch
 from ralph.verdict import Reply
 
 Lines = Iterator[tuple[str, str]]
@@ -24,11 +25,11 @@ _SUBAGENTS = {"Agent", "Task"}
 """Tools of Claude Code that have another agent work."""
 
 
-def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
-    """The header of a run, as labelled lines."""
+def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -> Lines:
+    """The header of a run, as labelled lines; `version` is the agent's, where it was asked for it."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.runner
     yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
-    yield from introduction(prepared.agent)
+    yield from introduction(prepared.agent, version=version)
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
     if check is None:
         yield "check", "none: a DONE will be believed without proof"
@@ -38,7 +39,8 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
     if prepared.envrc:
         yield "envrc", prepared.envrc
-    yield "limits", _limits(prepared)
+    none = "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
+    yield "limits", told_limits(chosen.limits) or none
     yield "run", str(directory)
     yield from _unheld(prepared.agent)
     if chosen.reasoning is Reasoning.NONE and runner.reply == Reply.TOOL:
@@ -49,16 +51,18 @@ def greeting(prepared: Prepared, run: Run, directory: Path) -> Lines:
     if not prepared.repo.has_identity:
         yield "note", f"git knows no identity here: ralph commits as {gitrepo.FALLBACK_IDENTITY}"
     if prepared.asked.place.url is not None:
-        yield "note", f"the clone is taken as it is, not fetched: git -C {prepared.repo.root} fetch"
+        yield "note", "the clone is taken as it is, not fetched; to fetch it:"
+        yield "fetch", shlex.join(["git", "-C", str(prepared.repo.root), "fetch"])
     for note in chosen.notes:
         yield "note", note
 
 
-def introduction(agent: ChosenAgent, *, read_only: bool = False) -> Lines:
+def introduction(agent: ChosenAgent, *, read_only: bool = False, version: str = "") -> Lines:
     """Who works, with what rights, and how it is read."""
     chosen, runner = agent.settings, agent.runner
     thinking = "" if chosen.agent == "custom" else f" · reasoning {chosen.reasoning}"  # a command is not told
-    yield "agent", f"{chosen.agent} ({runner.path}) · model {agent.model}{thinking}"
+    named = f"{chosen.agent} {version}".rstrip()
+    yield "agent", f"{named} ({runner.path}) · model {agent.model}{thinking}"
     yield "", f"{runner.permissions(read_only=read_only)} · transcript {runner.transcript}"
     if runner.notice:
         yield "", runner.notice
@@ -95,16 +99,19 @@ def _unheld(agent: ChosenAgent) -> Lines:
         yield "note", f"modes.worker.system_prompt_file is not used: {chosen.agent} does not take one"
 
 
-def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
-    """The last words of a run, as labelled lines."""
+def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: Stopwatch, *, continued: bool) -> Lines:
+    """The last words of a run, as labelled lines; `seconds` and `watch` are of this start, all else of the run."""
     run = result.run
     facts = [_counted(len(run.history.iterations), "iteration")]
     if run.failed:
         facts.append(_counted(run.failed, "failure"))
-    facts += [_cost(run), _tokens(run), format_duration(seconds)]
+    facts += [_cost(run), _tokens(run)]
     yield "", ""
     yield "result", _ending(result, prepared)
     yield "", " · ".join(facts)
+    yield "time", _times(seconds, watch) + (" (this start)" if continued else "")
+    if changes := footprint.size_of_changes(prepared.repo.root, run.base):
+        yield "changed", changes
     yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
     if result.exit_code == STALLED:
         yield "", f".ralph/runs/{run.goal}/dossier.md: what was tried, what the check said, what changed"
@@ -115,12 +122,24 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float) -> Lines:
     if prepared.settings.limits.cost_usd and not run.spend.costed and run.used_iterations:
         yield "note", "no cost was reported, and none could be reckoned: --max-cost did not hold"
     yield from _leftovers(result, prepared)
+    yield from (("next", step) for step in next_steps(result, prepared))
+
+
+def next_steps(result: RunResult, prepared: Prepared) -> Iterator[str]:
+    """What there is to do after a run, in the user's own words as far as that is a command."""
     if result.hint:
-        yield "next", result.hint
+        yield result.hint
     if result.limit is not None:
-        yield "next", f"go on with a higher limit: {_raised(result.limit, run, prepared)}"
+        yield f"go on with a higher limit: {_raised(result.limit, result.run, prepared)}"
     elif result.exit_code not in (0, 6):
-        yield "next", f"go on where it ended: {_again()}"
+        yield f"go on where it ended: {_again()}"
+
+
+def _times(seconds: float, watch: Stopwatch) -> str:
+    """How long it took, and what for; what was not there is not said."""
+    parts = {"model": watch.model, "tools": watch.tools, "check": watch.check, "waiting": watch.waiting}
+    split = ", ".join(f"{name} {format_duration(part)}" for name, part in parts.items() if part)
+    return f"{format_duration(seconds)}: {split}" if split else format_duration(seconds)
 
 
 def _leftovers(result: RunResult, prepared: Prepared) -> Lines:
@@ -164,8 +183,8 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _limits(prepared: Prepared) -> str:
-    limits = prepared.settings.limits
+def told_limits(limits: Limits) -> str:
+    """The limits that are set, in words; empty without any."""
     said = [
         _counted(limits.iterations, "iteration") if limits.iterations else "",
         format_duration(limits.duration) if limits.duration else "",
@@ -174,7 +193,7 @@ def _limits(prepared: Prepared) -> str:
         f"{format_money(limits.iteration_cost_usd)} a session" if limits.iteration_cost_usd else "",
         f"{limits.iteration_tokens:,} tokens a session" if limits.iteration_tokens else "",
     ]
-    return " · ".join(filter(None, said)) or "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
+    return " · ".join(filter(None, said))
 
 
 def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:

@@ -1,28 +1,13 @@
-"""`ralph`: its commands, and the one place where faults become messages and exit codes."""
+"""`ralph`: its commands."""
 
-import contextlib
-import io
-import os
-import sys
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
-
-from ralph import __version__
-from ralph.cli import config, run, status, steer, transcript, trust, understand
-from ralph.errors import Interrupted, RalphError
+from ralph.cli import check, config, run, status, steer, transcript, trust, understand
+from ralph.cli.boundary import leave_with, program
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
 
-app = typer.Typer(
-    name="ralph",
-    help=_SUMMARY,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = program("ralph", _SUMMARY)
 app.command("run")(run.run)
 app.command("status")(status.status)
 app.command("tell", context_settings={"ignore_unknown_options": True})(steer.tell)  # it may begin with a dash
@@ -30,73 +15,13 @@ app.command("pause")(steer.pause)
 app.command("resume")(steer.resume)
 app.command("wake")(steer.wake)
 app.command("stop")(steer.stop)
+app.command("check")(check.check)
 app.command("understand")(understand.understand)
 app.command("transcript")(transcript.transcript)
 app.command("trust")(trust.trust)
 app.add_typer(config.app, name="config")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"ralph {__version__}")
-        raise typer.Exit
-
-
-@app.callback(help=_SUMMARY)
-def _root(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None: ...
-
-
-def _take_up_streams() -> None:
-    """Make do with whatever streams we were given: closed ones, and terminals that do not know all our letters."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:  # else the next file that is opened, a log say, would be taken for it
-            os.open(os.devnull, os.O_RDWR)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def main() -> NoReturn:
-    """Run the command line, and leave with its exit code whatever has become of the streams."""
-    _take_up_streams()
-    code = _exit_code()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            if stream is not None:  # it was closed at start
-                stream.flush()
-    # Not sys.exit: the interpreter would flush once more, and leave with 120 where the reader is gone. And it would
-    # first take itself apart, a tenth of the time of `ralph --version`, which nothing of ours waits for.
-    os._exit(code)
-
-
-def _exit_code() -> int:
-    """What escapes a command is drawn here."""
-    try:
-        app()
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else 0 if left.code is None else 1
-    except RalphError as error:
-        from ralph.cli.faults import complain
-
-        complain(error.message, error.hint)
-        return error.exit_code
-    except Interrupted as stopped:
-        return stopped.exit_code
-    except OSError as error:  # what a command prints cannot be written; all else has been named on the way
-        from ralph.cli.faults import complain
-
-        complain(f"stdout: {error.strerror or error}", "free some space, or let it be written elsewhere")
-        return 1
-    except KeyboardInterrupt:  # before a run watches for signals, or when it no longer does
-        return 130
-    except Exception as error:  # the boundary: anything that gets here is a bug
-        from ralph.cli.faults import report_bug
-
-        return report_bug(error)
-    return 0
+    """Run the command line, and leave with its exit code."""
+    leave_with(app)

@@ -13,14 +13,13 @@ from ralph.budget import Spend
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.errors import BlockedError, RepoError, UsageError
-from ralph.goal import Goal, goal_name, parse_goal
+from ralph.goal import Goal
+from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
 from ralph.run import Run
 from ralph.runners import Runner
 from ralph.settings import Settings
 from ralph.trust import refuse_sessions
-
-_LARGEST_GOAL = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,36 +155,6 @@ def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
     _first_prompt(asked.goal, repo.root, check, agent)  # a template that cannot be rendered is refused now
     _prompts(repo.root).summarizer(asked.goal, _new_run(asked.goal), 1, reply=agent.runner.reply)
     return Prepared(asked, repo, agent, check, asked.env)
-
-
-def read_goal(path: Path) -> Goal:
-    """Read a goal file, or say why not."""
-    try:
-        if path.exists() and not path.is_dir() and not path.is_file():
-            raise UsageError(f"{path} is no regular file", "a goal is a Markdown file with an `## Objective`")
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_GOAL + 1)
-        if len(data) > _LARGEST_GOAL:
-            raise UsageError(f"{path}: larger than {_LARGEST_GOAL // 2**20} MiB", "refer to long texts by their path")
-        text = data.decode("utf-8")
-    except IsADirectoryError:
-        raise UsageError(f"{path} is a directory, not a goal file", "name one Markdown file") from None
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such goal file", "a goal is a Markdown file with an `## Objective`") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
-    goal = parse_goal(text, path.parent.resolve() / path.name)
-    _refuse_namesake(goal)
-    return goal
-
-
-def _refuse_namesake(goal: Goal) -> None:
-    """Two goals of one name in one place would share a run, a branch and a clone."""
-    for other in goal.path.parent.glob("*.md"):
-        if other.name != goal.path.name and goal_name(other.stem) == goal.name and not other.samefile(goal.path):
-            raise UsageError(f"{goal.path} and {other} have one name, {goal.name}", "rename one of them")
 
 
 def dry_run(asked: Asked) -> None:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from ralph import footprint, gitrepo, protected
 from ralph.check import require_program
+from ralph.cli.agents import version_of
 from ralph.cli.continuing import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
-from ralph.cli.greeting import farewell, greeting
+from ralph.cli.greeting import farewell, greeting, next_steps
 from ralph.cli.ground import refuse_after_a_cut_pass
+from ralph.cli.notices import RunNotices, note_on_stderr
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, passed_over, stands, surround
@@ -26,7 +28,8 @@ from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
 from ralph.run import Run, RunResult
 from ralph.steering import Act, Receipt, Word
-from ralph.ui.console import Detail
+from ralph.stopwatch import Stopwatch
+from ralph.ui.telling import Detail
 from ralph.windows import EXCLUDES, Windows
 
 _LONGEST_QUOTE = 20_000
@@ -44,7 +47,9 @@ class Pursuit:
         self.lock = RepoLock(directory, self.goal.name, asked.place.root)
         self.journal = Journal(directory / self.goal.name)
         self.windows = Windows(asked.place.root)
+        self.watch = Stopwatch()
         self.stage = Stage(asked.place.root, _detail(asked.flags), as_json=asked.flags.json)
+        self.notices = RunNotices(self.goal, asked.place.root)
 
     def carry_out(self) -> int:
         with contextlib.ExitStack() as held:
@@ -54,6 +59,7 @@ class Pursuit:
                 self._mail_before = Mailbox(self.journal.directory).size
                 refuse_after_a_cut_pass(self.asked.place.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
+                held.callback(self._end_notices)  # before the guardian's end, which is that of all that ralph started
                 held.enter_context(self.stage.signals.watched())
                 ended = self._end_operation_after_a_cut()
                 self.repo = self.asked.place.open(self.goal.path)
@@ -63,10 +69,15 @@ class Pursuit:
                 noted = self._surround(saved)
                 run, said = self._begin(saved)
                 held.callback(self.journal.close)
-                screens = [self.workplace.show_session]
+                held.enter_context(self._live_view(run))
+                self.notices.begin(self.settings.notify, self.asked.env, run.id)
+                screens = [self.workplace.show_session, self.notices.screen, self.watch]
                 recorder = self.stage.recorder(self.journal, spent=run.spend, screens=screens)
                 self._open(run, recorder, [*ended, *restored, *noted, *said])
             return self._pursue(run, recorder)
+
+    def _live_view(self, run: Run) -> contextlib.AbstractContextManager[None]:
+        return self.stage.live(self.settings.limits, run.spend, self.workplace.mailbox)
 
     def _refuse_early(self) -> None:
         """Refuse what can be refused before anything is written."""
@@ -152,6 +163,7 @@ class Pursuit:
 
     def _begin(self, saved: Saved | None) -> tuple[Run, list[str]]:
         """Make the run directory and the tree ready; say what was found there."""
+        self._is_continued = saved is not None
         cleared = self.repo.clear_stale_locks(_PATIENCE_WITH_GIT, self._pause)
         waiting, archived = self._archive() if saved is None else ([], [])
         run = Run(new_run_id(), self.goal.name, self.repo.branch(), self.repo.head())
@@ -212,7 +224,8 @@ class Pursuit:
 
     def _open(self, run: Run, recorder: Recorder, said: list[str]) -> None:
         """Say what begins, and what was found."""
-        self.stage.say(greeting(self.prepared, run, self.journal.directory), first=True)
+        version = version_of(self.prepared.agent, self.prepared.env) if self.stage.is_live else ""
+        self.stage.say(greeting(self.prepared, run, self.journal.directory, version), first=True)
         recorder(self._run_started(run))
         for guidance in run.guidance:
             recorder(Guided(guidance.number, guidance.text, Receipt.MISSING if guidance.told else "received"))
@@ -223,7 +236,8 @@ class Pursuit:
         try:
             result = pursue(run, self.workplace.kit(recorder))
         except Interrupted as stopped:
-            result = RunResult(self.workplace.last_saved, stopped.exit_code, f"stopped by {stopped.name}", proven=False)
+            words = f"stopped by {'q' if self.stage.quit_by_key else stopped.name}"
+            result = RunResult(self.workplace.last_saved, stopped.exit_code, words, proven=False)
         except OSError as error:
             fault = DiskError(error.filename or self.journal.directory, error)
             self._end_in_fault(fault, recorder)
@@ -239,10 +253,14 @@ class Pursuit:
         self.workplace.save(result.run, result.exit_code, durable=True)
         if result.exit_code == STALLED:
             replace_file(self.journal.dossier, self._dossier(result))
-        self.journal.write_result(result, self.repo.head())
+        self.journal.write_result(result, self._head(), recorder.last_end)
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
-        self.stage.say(farewell(result, self.prepared, self.stage.seconds))
+        self.notices.ended(result, next_steps(result, self.prepared))
+        self._say_farewell(result)
         return result.exit_code
+
+    def _say_farewell(self, result: RunResult) -> None:
+        self.stage.say(farewell(result, self.prepared, self.stage.seconds, self.watch, continued=self._is_continued))
 
     def _dossier(self, result: RunResult) -> str:
         logs = self.journal.logs
@@ -262,13 +280,23 @@ class Pursuit:
         """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
         code = error.exit_code if isinstance(error, RalphError) else 3
         result = RunResult(self.workplace.last_saved, code, str(error), proven=False)
-        head = None
-        with contextlib.suppress(RepoError):  # it may be the repository that is broken
-            head = self.repo.head()
         with contextlib.suppress(DiskError):
-            self.journal.write_result(result, head)
+            self.journal.write_result(result, self._head(), recorder.last_end)
             recorder(RunEnded(result.exit_code, result.reason, result.proven))
-        self.stage.say(farewell(result, self.prepared, self.stage.seconds))
+        self.notices.ended(result, next_steps(result, self.prepared))
+        self._say_farewell(result)
+
+    def _end_notices(self) -> None:
+        if fault := self.notices.close():
+            if self.asked.flags.json:
+                note_on_stderr(fault)
+            else:
+                self.stage.say([("note", fault)])
+
+    def _head(self) -> str | None:
+        with contextlib.suppress(RepoError):  # it may be the repository that is broken
+            return self.repo.head()
+        return None
 
     def _run_started(self, run: Run) -> RunStarted:
         return RunStarted(
@@ -285,6 +313,8 @@ class Pursuit:
             continued=bool(run.history.iterations or run.failed),
             iteration=run.iteration,
             envrc=self.prepared.envrc,
+            cost_usd=run.spend.cost_usd,
+            tokens=run.spend.tokens,
         )
 
 

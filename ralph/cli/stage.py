@@ -3,24 +3,35 @@
 import contextlib
 import sys
 import time
+from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ralph import environ, lifetime
 from ralph.accounts import recall
-from ralph.budget import Spend
+from ralph.budget import Limits, Spend
 from ralph.cli.agents import ChosenAgent, unpriced_words
 from ralph.errors import DiskError, UsageError
 from ralph.events import Tag, Text
 from ralph.files import replace_file
 from ralph.journal import Journal
+from ralph.mailbox import Mailbox
 from ralph.patience import Nap, Patience
-from ralph.process import Child, Guardian, Signals
+from ralph.process import SIGINT, Child, Guardian, Signals, suspend
+from ralph.quantities import timestamp
 from ralph.recorder import Recorder, Screen
 from ralph.runners import Launch, account_of
 from ralph.session import Logs, SessionKit
-from ralph.ui.console import Console, Detail, json_screen
-from ralph.ui.keys import Keyboard
+from ralph.steering import Act, Helm
+from ralph.ui.console import Console, json_screen
+from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.outlet import Outlet
+from ralph.ui.telling import Detail
+from ralph.ui.terminal import terminal
+
+if TYPE_CHECKING:  # loaded where there is a terminal
+    from ralph.ui.live import LiveView
 
 
 class Stage:
@@ -29,33 +40,76 @@ class Stage:
     def __init__(self, root: Path, detail: Detail, *, as_json: bool) -> None:
         self.root = root
         self.guardian = Guardian()
-        self.signals = Signals()
-        self.started = time.monotonic()
+        self.signals = Signals(self._wake)
+        self._agent: Child | None = None
+        self.started = lifetime.passed()
         self._as_json = as_json
         self._detail = detail
+        self._place = terminal(sys.stdout, environ.inherited())
         self._outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
         self._console = Console(self._outlet, detail, str(root))
-        self.pressed: list[str] = []
-        """Keys that were pressed while ralph waited, and that nobody has looked at yet."""
+        self._view: LiveView | None = None
+        self._asked: deque[Act] = deque()
+        self.quit_by_key = False
+        """Whether it is a key that ends the run, as Ctrl-C would."""
 
     @property
     def seconds(self) -> float:
         """How long this start has taken."""
-        return time.monotonic() - self.started
+        return lifetime.passed() - self.started
 
     @property
     def greets(self) -> bool:
         """Tell whether the first words are shown."""
         return not self._as_json and self._detail is not Detail.QUIET
 
+    @property
+    def is_live(self) -> bool:
+        """Tell whether a view is shown that draws itself anew."""
+        return self._view is not None
+
+    def take_asked(self) -> list[Act]:
+        """What was asked for since the last time by keys that are heard while ralph waits without a view."""
+        return [self._asked.popleft() for _ in range(len(self._asked))]
+
+    @contextlib.contextmanager
+    def live(self, limits: Limits, spent: Spend, mailbox: Mailbox) -> Generator[None]:
+        """Have a view drawn, where there is a terminal for it and a person to look; its keys go to the mailbox."""
+        if not self.greets or not self._place.lively:
+            yield
+            return
+        from ralph.ui.live import Course, Ground, LiveView
+        from ralph.ui.reins import Bit, Reins
+
+        bit = Bit(
+            ask=lambda act: mailbox.post(act, "", timestamp(time.time()), by_key=True),
+            helm=Helm(mailbox.anew().read),
+            end=self._quit,
+            is_ending=lambda: self.signals.count > 0,
+        )
+
+        def continued() -> int:
+            return self.signals.continued
+
+        ground = Ground(
+            self._outlet, sys.stdin, sys.stdout, self._place.colour, continued, suspend=lambda: suspend(continued)
+        )
+        course = Course(limits, spent, str(self.root), lambda: self.seconds, time.time)
+        self._view = LiveView(ground, course, Reins(bit, self._detail), self._console)
+        try:
+            yield
+        finally:
+            self._view.close()
+
     def say(self, lines: Iterable[tuple[str, str]], *, first: bool = False) -> None:
         """Say what is no event's: to people, and the `first` words only to those who did not ask for quiet."""
         if self.greets or not (self._as_json or first):
+            says = self._console.say if self._view is None else self._view.say
             for label, text in lines:
-                self._console.say(label, text)
+                says(label, text)
 
     def recorder(self, journal: Journal, *, spent: Spend, screens: Sequence[Screen] = ()) -> Recorder:
-        shown = json_screen(self._outlet) if self._as_json else self._console
+        shown = json_screen(self._outlet) if self._as_json else self._view or self._console
         return Recorder(journal, now=time.time, spent=spent, screens=[*screens, shown])
 
     def session_kit(self, agent: ChosenAgent, recorder: Recorder, env: Mapping[str, str]) -> SessionKit:
@@ -75,7 +129,7 @@ class Stage:
             start=self._start,
             recall=lambda session_id, logs: recall(account, session_id, logs.stdout),
             observe=recorder,
-            monotonic=time.monotonic,
+            clock=lifetime.passed,
             stop_requests=lambda: self.signals.count,
             idle_timeout=agent.settings.idle_timeout,
             timeout=agent.settings.iteration_timeout,
@@ -86,13 +140,16 @@ class Stage:
 
     @contextlib.contextmanager
     def _rest(self) -> Generator[Nap]:
-        """While ralph waits, keys are heard and the time that is left is shown."""
+        """While ralph waits, keys are heard and the time that is left is shown; a live view does so all the time."""
+        if self._view is not None and self._view.is_live:
+            yield time.sleep
+            return
         with Keyboard(sys.stdin) as keyboard:
 
             def nap(seconds: float) -> None:
                 if not self._as_json:
-                    self._console.tick(time.time(), keys=keyboard.is_heard)
-                self.pressed += keyboard.listen(seconds)
+                    self._console.tick(time.time(), keys=keyboard.is_heard, redraws=self._place.lively)
+                self._asked.extend(Act.WAKE for key in keyboard.listen(seconds) if key == WAKE_KEY)
 
             yield nap
         if not self._as_json:
@@ -101,7 +158,7 @@ class Stage:
     def _start(self, launch: Launch, logs: Logs) -> Child:
         for path, text in launch.files.items():
             replace_file(path, text, durable=False)
-        return Child(
+        self._agent = Child(
             launch.argv,
             guardian=self.guardian,
             cwd=self.root,
@@ -109,6 +166,16 @@ class Stage:
             stdout_log=logs.stdout,
             stderr_log=None if launch.joins_stderr else logs.stderr,
         )
+        return self._agent
+
+    def _quit(self) -> None:
+        self.quit_by_key = self.quit_by_key or self.signals.count == 0
+        self.signals.leave_mark(SIGINT)
+
+    def _wake(self, _number: int) -> None:
+        """Have a signal heeded now: until the next look, an agent could begin another call of its model."""
+        if self._agent is not None:
+            self._agent.wake()
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from ralph.steering import Guidance
 if TYPE_CHECKING:  # loaded when the command is called
     from ralph.roster import Entry
 
+_PENDING = {"pause": "pauses before the next session", "stop": "stops after this iteration"}
+
 
 def status(
     goal: flags.LiveGoal = None,
@@ -45,6 +47,8 @@ class Outline:
     since: str = ""
     until: float | None = None
     tool: str = ""
+    asked: tuple[str, ...] = ()
+    """What it is to do after this iteration: `pause`, `stop`."""
     branch: str = ""
     iteration: int | None = None
     failures: int = 0
@@ -77,6 +81,7 @@ def _outline(entry: "Entry") -> Outline:
         since=stands.since,
         until=stands.until,
         tool=stands.tool,
+        asked=_asked(entry, stands.is_paused) if entry.is_live else (),
         branch=run.branch,
         iteration=run.iteration,
         failures=run.failed,
@@ -87,6 +92,18 @@ def _outline(entry: "Entry") -> Outline:
         summary=last.summary if last else "",
         guidance=run.guidance,
     )
+
+
+def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
+    """What was asked for and has not come yet: of a run's words, those since its start are heeded."""
+    from ralph.mailbox import Mailbox
+    from ralph.quantities import instant
+    from ralph.steering import Act, Helm
+
+    helm = Helm(lambda: [word for word in Mailbox(entry.directory).read() if (instant(word.at) or 0.0) >= entry.since])
+    helm.listen()
+    pending = {Act.PAUSE: helm.paused and not is_paused, Act.STOP: helm.stopping}
+    return tuple(str(act) for act, is_pending in pending.items() if is_pending)
 
 
 def _lines(outline: Outline) -> list[str]:
@@ -102,6 +119,7 @@ def _lines(outline: Outline) -> list[str]:
             f"iteration {outline.iteration}" if outline.live and outline.iteration else "",
             outline.state,
             outline.tool,
+            *(_PENDING[act] for act in outline.asked),
             "" if until is None else f"until {timestamp(until)}, {max(0.0, until - time.time()):.0f} s from now",
         ],
         "spent": [

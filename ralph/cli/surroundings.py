@@ -87,10 +87,15 @@ def surround(
     beginning: Beginning,
     trusting: bool = False,
     by_agent: bool = False,
+    in_passing: bool = False,
 ) -> Surroundings:
-    """Settle the environment; `trusting`: the user trusts what stood before any agent; `by_agent`: this did not."""
+    """Settle the environment; `trusting`: the user trusts what stood before any agent; `by_agent`: this did not.
+
+    `in_passing`: no agent will be held here, and so nothing is written down of what stood before.
+    """
+    store = TrustStore(ralph_dir, in_passing=in_passing)
     try:
-        doubt = _doubt(envrc, env, TrustStore(ralph_dir), beginning, trusting=trusting, by_agent=by_agent)
+        doubt = _doubt(envrc, env, store, beginning, trusting=trusting, by_agent=by_agent)
     except RalphError as error:  # its record cannot be read or written
         doubt = Doubt(f"{error.message} ({error.hint})")
     if not envrc.exists:

@@ -25,8 +25,8 @@ from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
 from ralph.runners import Request
 from ralph.scouting import ScoutKit, Survey, scout
-from ralph.ui.console import Detail
-from ralph.ui.keys import WAKE_KEY
+from ralph.steering import Act
+from ralph.ui.telling import Detail
 from ralph.windows import EXCLUDES
 
 NO_GOAL = "ralph understand"
@@ -136,8 +136,7 @@ class Surveying:
         )
 
     def _woken(self) -> bool:
-        pressed, self.stage.pressed = self.stage.pressed, []
-        return WAKE_KEY in pressed
+        return Act.WAKE in self.stage.take_asked()
 
     def _request(self, session_id: str) -> Request:
         return self.agent.request(

@@ -31,8 +31,8 @@ def understand(
     """
     from ralph.cli.survey import SurveyFlags, Surveying, put_back
     from ralph.errors import UsageError
-    from ralph.ui.console import Detail
     from ralph.ui.sanitise import visible
+    from ralph.ui.telling import Detail
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "choose one of them")

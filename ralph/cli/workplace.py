@@ -13,7 +13,7 @@ from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
 from ralph.cli.stage import Stage
 from ralph.condensing import CondensingKit, condense
-from ralph.events import Event, SessionStarted
+from ralph.events import CheckStarted, Event, SessionStarted
 from ralph.journal import Journal, LogFiles, mode_of
 from ralph.loop import Kit
 from ralph.mailbox import Mailbox
@@ -23,9 +23,8 @@ from ralph.quantities import timestamp
 from ralph.recorder import Recorder
 from ralph.run import Run
 from ralph.runners import Request
-from ralph.steering import Act, Helm, Word
+from ralph.steering import Helm, Word
 from ralph.summary import Summary
-from ralph.ui.keys import WAKE_KEY
 from ralph.windows import Windows
 
 
@@ -48,7 +47,7 @@ class Workplace:
         self.goal, self.repo, self.settings = prepared.goal, prepared.repo, prepared.settings
         self.last_saved = run
         self._windows = Windows(self.repo.root)
-        self._mailbox = mailbox
+        self.mailbox = mailbox
         self._snapshot = snapshot
         self._counted = counted
         self._tip = self.repo.head()
@@ -71,7 +70,7 @@ class Workplace:
             commit=self._commit,
             record=self.journal.record,
             save=self.save,
-            prove=self._prove,
+            prove=lambda iteration: self._prove(iteration, recorder),
             same_tree=lambda one, other: footprint.same_tree(self.repo.root, one, other),
             elsewhere=lambda: footprint.elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
             observe=recorder,
@@ -84,9 +83,8 @@ class Workplace:
         )
 
     def _hear(self) -> list[Word]:
-        """The words since the last time: those of `ralph tell` and the like, and the key that ends a wait."""
-        pressed, self.stage.pressed = self.stage.pressed, []
-        return [*self._mailbox.read(), *(Word(0, Act.WAKE) for key in pressed if key == WAKE_KEY)]
+        """The words since the last time, and the key that ends a wait where there is no view."""
+        return [*self.mailbox.read(), *(Word(0, act, by_key=True) for act in self.stage.take_asked())]
 
     def _condensing_kit(self, recorder: Recorder) -> CondensingKit:
         agent = self.prepared.agent
@@ -181,9 +179,10 @@ class Workplace:
             "RALPH_RUN_ID": self.last_saved.id,
         }
 
-    def _prove(self, iteration: int) -> CheckReport | None:
+    def _prove(self, iteration: int, recorder: Recorder) -> CheckReport | None:
         if self.prepared.check is None:
             return None
+        recorder(CheckStarted(iteration))
         self._undo()
         log = self.journal.log_files("check", "check", iteration, timestamp(time.time())).stdout.with_suffix(".log")
         report = run_check(

@@ -1,8 +1,26 @@
 """Start, feed, read and stop one child and its tree: the only place that knows of subprocesses, signals and threads."""
 
+from ralph.process.asking import Reply, ask
 from ralph.process.child import Child
+from ralph.process.errands import Errands
 from ralph.process.guardian import Guardian, StartError
+from ralph.process.leash import LEASH, Leashed, heed_leash
 from ralph.process.others import is_running, running_in
-from ralph.process.signals import SIGINT, Signals
+from ralph.process.signals import SIGINT, Signals, suspend
 
-__all__ = ["SIGINT", "Child", "Guardian", "Signals", "StartError", "is_running", "running_in"]
+__all__ = [
+    "LEASH",
+    "SIGINT",
+    "Child",
+    "Errands",
+    "Guardian",
+    "Leashed",
+    "Reply",
+    "Signals",
+    "StartError",
+    "ask",
+    "heed_leash",
+    "is_running",
+    "running_in",
+    "suspend",
+]

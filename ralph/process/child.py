@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from ralph.errors import DiskError
 from ralph.files import open_to_append, write_all
+from ralph.handover import Handover
 from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import Guardian
 
@@ -33,6 +34,10 @@ _STOP_LIMIT = 8.0
 """Seconds after it at which a child that still is not gone is taken from its guardian, whatever holds that one up."""
 
 _CHUNK = 1 << 20
+_UNREAD = 8
+"""Batches of lines that wait to be read, at most: then the child waits for its pipe."""
+
+_WOKEN: list[bytes | Oversized] = []
 _STDERR_TAIL = 8192
 _PIPE_HELD = 0.3
 """Seconds after the child's exit during which its pipe may stay open before the holder is looked for."""
@@ -77,7 +82,8 @@ class Child:
             raise
         finally:
             pipes.close_theirs()
-        self._inbox: queue.Queue[list[bytes | Oversized] | Exception | None] = queue.Queue(maxsize=8)
+        self._inbox: Handover[list[bytes | Oversized] | Exception | None] = Handover()
+        self._room = threading.Semaphore(_UNREAD)
         self._outbox: queue.Queue[bytes | None] = queue.Queue()
         self._stderr = b""
         self._complains = stderr_log is not None
@@ -138,6 +144,8 @@ class Child:
             self._guardian.end_tree()  # whoever holds the pipe of a child that is gone; then the stream ends by itself
         try:
             batch = self._inbox.get(timeout=timeout)
+            if batch is not _WOKEN:
+                self._room.release()
         except queue.Empty:
             self._ended = self._exited_for() > _PIPE_LOST
             return None if self._ended else []
@@ -149,6 +157,10 @@ class Child:
             if self._complains:
                 self._pumps[-1].join(_PIPE_HELD)  # last words often are complaints, and come by another way
         return batch
+
+    def wake(self) -> None:
+        """Have `read` return at once; a signal handler may call this."""
+        self._inbox.put(_WOKEN)
 
     def finish(self) -> None:
         """Let the child go: close its stdin, and stop it if it has not left in time."""
@@ -206,12 +218,17 @@ class Child:
                     self._last_byte = time.monotonic()
                     write_all(log, chunk)  # the bytes are safe before anyone parses them
                     if lines := splitter.feed(chunk):
-                        self._inbox.put(lines)
+                        self._deliver(lines)
                 if rest := splitter.flush():
-                    self._inbox.put(rest)
-                self._inbox.put(None)
+                    self._deliver(rest)
+                self._deliver(None)
             except OSError as error:
-                self._inbox.put(DiskError(log.name, error))
+                self._deliver(DiskError(log.name, error))
+
+    def _deliver(self, batch: list[bytes | Oversized] | Exception | None) -> None:
+        """Hand over to who reads, and wait while that one is behind."""
+        self._room.acquire()
+        self._inbox.put(batch)
 
     def _pump_stderr(self, stream: BinaryIO, path: Path) -> None:
         """Complaints are rare: their log is made when the first one comes."""
@@ -233,6 +250,7 @@ class Child:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._inbox.get_nowait()
+                self._room.release()
 
 
 class _Pipes:

@@ -1,19 +1,39 @@
 """The signals that ask ralph to end."""
 
 import contextlib
+import os
 import signal
+import time
 from collections.abc import Callable, Generator
 from types import FrameType
 
 SIGINT = int(signal.SIGINT)
+
+_TO_STOP = 1.0
+"""Seconds in which the kernel stops whom it will stop: of a job that no shell waits for it stops nobody."""
+_LOOK = 0.02
+
+
+def suspend(continued: Callable[[], int]) -> None:
+    """Stop as Ctrl-Z does, with whoever else the shell counts to this job; return when it has gone on.
+
+    `continued` counts how often it has. The call that sends the signal returns before that has reached any thread: who
+    took the terminal back then would leave it to the shell as a view has it.
+    """
+    before, until = continued(), time.monotonic() + _TO_STOP
+    os.kill(0, signal.SIGTSTP)
+    while continued() == before and time.monotonic() < until:
+        time.sleep(_LOOK)
 
 
 class Signals:
     """What was received. A signal only leaves a mark: who is busy finishes its step and looks."""
 
     def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        """`tell` is called from inside the handler: it may do no more than leave a note, in a `SimpleQueue` say."""
+        """`tell` is called from inside the handler: it may do no more than leave a note, in a `Handover` say."""
         self._received: list[int] = []
+        self.continued = 0
+        """How often ralph was stopped and went on: the terminal was somebody else's in between."""
         self._tell = tell
 
     @property
@@ -31,11 +51,19 @@ class Signals:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         before = {number: signal.signal(number, self._receive) for number in numbers}
+        before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._continue)
         try:
             yield self
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def leave_mark(self, number: int) -> None:
+        """Ask ralph to end, as if the signal had been sent."""
+        self._receive(number, None)
+
+    def _continue(self, _number: int, _frame: FrameType | None) -> None:
+        self.continued += 1
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._received.append(number)

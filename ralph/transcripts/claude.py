@@ -48,9 +48,10 @@ class ClaudeTranscript:
 
     capabilities = Capabilities(supports_roles=True, supports_tool_events=True, supports_usage_events=True)
 
-    def __init__(self) -> None:
+    def __init__(self, windows: dict[str, int] | None = None) -> None:
+        """`windows` are the context windows of models that sessions before this one told of; this one adds its own."""
         self._started = False
-        self._usage = _UsageSoFar()
+        self._usage = _UsageSoFar({} if windows is None else windows)
         self._error = ""
         self._open_tools = OpenTools()
 
@@ -253,8 +254,9 @@ class _UsageSoFar:
     by model and field by field, and later messages come on top; what `modelUsage` lacks, the cost lacks as well.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, windows: dict[str, int]) -> None:
         self._figures = Figures()
+        self._windows = windows
         self._messages: OrderedDict[str, _Message] = OrderedDict()
         self._of_messages: dict[str, _Tokens] = {}
         """By model."""
@@ -265,10 +267,14 @@ class _UsageSoFar:
         """The last message of each thread; `_in_pieces`: those of which more is to be told."""
         self._in_pieces: set[str] = set()
         self._nameless = 0
-        self._window = USUAL_WINDOW
         self._context = 0
         self._model = ""
         self._cost: float | None = None
+
+    @property
+    def _window(self) -> int:
+        """The context window; the agent tells it with the first result, and until then the usual one is assumed."""
+        return self._windows.get(self._model, USUAL_WINDOW)
 
     def message(self, message: Mapping[str, object], thread: str, *, begins: bool = False) -> list[Event]:
         """Take in a message as it stands; `thread` is the tool call of the subagent whose it is, empty for our own."""
@@ -305,7 +311,8 @@ class _UsageSoFar:
         models = mapping(record.get("modelUsage"))
         told = {model: self._tokens(mapping(used), _IN_RESULTS) for model, used in models.items()}
         untold = _untold(self._of_messages, told)
-        self._window = count(mapping(models.get(self._model)).get("contextWindow")) or self._window
+        if window := count(mapping(models.get(self._model)).get("contextWindow")):
+            self._windows[self._model] = window
         if models:
             self._at_result = _largest(self._at_result, _plus(_sum(told.values()), untold))
             self._since_result = _NO_TOKENS

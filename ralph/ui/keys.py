@@ -1,52 +1,207 @@
-"""Keys that are pressed while ralph waits: heard at once, not shown, and only if they are meant for it."""
+"""Keys that are pressed in ralph's terminal: heard at once, not shown, and only if they are meant for it."""
 
+import codecs
 import contextlib
 import os
+import re
 import select
 import termios
 import time
 import tty
+from enum import StrEnum
 from types import TracebackType
 from typing import TextIO
 
 WAKE_KEY = "w"
-_MOST = 64
+_MOST = 4096
+_REST_OF_A_KEY = 0.05
+"""Seconds in which what follows the first byte of a key arrives, also through a slow line; Esc alone has no more."""
+_LONGEST_KEY = 32
+_REST_OF_A_TEXT = 1.0
+"""Seconds after which a pasted text, or an answer of the terminal's, of which no more comes is taken to be over."""
+_LONGEST_TEXT = 100_000
+"""Letters that are kept of one: whoever pastes more meant another window."""
+
+
+class Key(StrEnum):
+    """Keys that are no letter."""
+
+    UP = "up"
+    DOWN = "down"
+    LEFT = "left"
+    RIGHT = "right"
+    PAGE_UP = "page up"
+    PAGE_DOWN = "page down"
+    HOME = "home"
+    END = "end"
+    DELETE = "delete"
+    ENTER = "enter"
+    ESCAPE = "esc"
+    BACKSPACE = "backspace"
+    TAB = "tab"
+    SUSPEND = "suspend"
+    """Ctrl-Z, where a view takes it for itself."""
+
+
+class Paste(str):
+    """A text that was pasted, in one piece: no letter of it is a key."""
+
+    __slots__ = ()
+
+
+_LETTERS = {
+    "A": Key.UP, "B": Key.DOWN, "C": Key.RIGHT, "D": Key.LEFT, "H": Key.HOME, "F": Key.END,
+}  # fmt: skip
+_NUMBERS = {
+    "1": Key.HOME, "3": Key.DELETE, "4": Key.END, "5": Key.PAGE_UP, "6": Key.PAGE_DOWN, "7": Key.HOME, "8": Key.END,
+}  # fmt: skip
+_PLAIN = {
+    "\r": Key.ENTER, "\n": Key.ENTER, "\t": Key.TAB, "\x7f": Key.BACKSPACE, "\x08": Key.BACKSPACE,
+    "\x1a": Key.SUSPEND,
+}  # fmt: skip
+_SEQUENCE = re.compile(r"\x1b(?:\[(?P<figures>[0-9;<=>?]*)(?P<end>[ -/]*[@-~])|O(?P<single>[@-~]))")
+_BEGUN = re.compile(r"\x1b(?:[\[O][0-9;<=>? -/]*|[\]P_^X])?\Z")
+_PASTED = re.compile(r"\x1b\[200~(?P<text>.*?)(?P<over>\x1b\[201~|\Z)", re.DOTALL)
+_ANSWER = re.compile(
+    r"\x1b[\]P_^X][^\x00-\x06\x08-\x1f]+?(?P<over>\x07|\x1b\\|(?=[\x00-\x06\x08-\x1a\x1c-\x1f]|\x1b[^\\])|\x1b?\Z)"
+)
+"""What a terminal says of itself if it is asked (OSC, DCS and the like), by whomever: BEL or ST ends it, or any key."""
+
+
+def decode(text: str) -> list[str]:
+    """The keys for which a terminal sends this: letters as they are, the others by name, and nothing of the rest."""
+    decoder = Decoder()
+    return [*decoder.feed(text), *decoder.give_up()]
+
+
+class Decoder:
+    """Keys out of what a terminal sends, in whatever pieces it arrives."""
+
+    def __init__(self) -> None:
+        self._rest = ""
+
+    @property
+    def is_in_a_key(self) -> bool:
+        """Whether a key has begun that may also be over: Esc, and what else begins as others do."""
+        return bool(self._rest) and not self.is_in_a_text
+
+    @property
+    def is_in_a_text(self) -> bool:
+        """Whether a pasted text has begun, or an answer of the terminal's, and its end has not come."""
+        return _PASTED.match(self._rest) is not None or _ANSWER.match(self._rest) is not None
+
+    def feed(self, text: str) -> list[str]:
+        """The keys that are whole by now."""
+        keys, rest = _decoded(self._rest + text, is_all=False)
+        if len(rest) > _LONGEST_TEXT + 6:  # the last letters may begin what ends it
+            rest = f"{rest[:_LONGEST_TEXT]}…{rest[-5:]}"
+        self._rest = rest
+        return keys
+
+    def give_up(self) -> list[str]:
+        """The keys in what has begun, if no more comes."""
+        keys, self._rest = _decoded(self._rest, is_all=True)
+        return keys
+
+
+def _decoded(text: str, *, is_all: bool) -> tuple[list[str], str]:
+    """Keys, and what is left because more may belong to it."""
+    keys: list[str] = []
+    position = 0
+    while position < len(text):
+        letter = text[position]
+        if letter != "\x1b":
+            position += 1
+            if (key := _PLAIN.get(letter)) is not None or letter.isprintable():
+                keys.append(key or letter)
+        elif (match := _PASTED.match(text, position) or _ANSWER.match(text, position)) is not None:
+            if not is_all and match["over"] in ("", "\x1b") and match.end() == len(text):
+                return keys, text[position:]
+            position = match.end()
+            keys += [Paste(match["text"])] if match.re is _PASTED else []
+        elif (match := _SEQUENCE.match(text, position)) is not None:
+            position = match.end()
+            figures, end = match["figures"] or "", match["end"] or match["single"]
+            key = _NUMBERS.get(figures.partition(";")[0]) if end == "~" else _LETTERS.get(end)
+            keys += [key] if key is not None else []
+        elif not is_all and len(text) - position < _LONGEST_KEY and _BEGUN.match(text, position) is not None:
+            return keys, text[position:]
+        elif text[position + 1 : position + 2] not in ("", "\x1b"):  # Alt and a key: none of ours
+            position += 2
+        else:
+            position += 1
+            keys.append(Key.ESCAPE)
+    return keys, ""
 
 
 class Keyboard:
-    """The terminal at `stream`, if there is one and ralph is in its foreground; else nobody's."""
+    """The terminal at `stream`, if there is one, while ralph is in its foreground; else nobody's."""
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO | None, *, takes_suspend: bool = False) -> None:
+        """`takes_suspend`: Ctrl-Z is a key like others, for who has to put the screen in order before it stops."""
         self._stream = stream
+        self._takes_suspend = takes_suspend
         self._descriptor: int | None = None
         self._before: list[int | list[bytes | int]] = []
+        self._letters = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = Decoder()
+        self._heard_at = 0.0
+        self.returns = 0
+        """How often the terminal was somebody else's and has come back: who draws there draws anew."""
 
     @property
     def is_heard(self) -> bool:
-        return self._descriptor is not None
+        """Whether keys reach ralph; those of a terminal in whose background it began do from when it comes forward."""
+        return self._descriptor is not None and bool(self._before)
+
+    @property
+    def in_foreground(self) -> bool:
+        """Whether it is ralph's turn: touching the terminal from the background, it would be stopped by the kernel."""
+        try:
+            return self._descriptor is not None and os.tcgetpgrp(self._descriptor) == os.getpgrp()
+        except OSError:
+            return False
 
     def __enter__(self) -> "Keyboard":
         with contextlib.suppress(OSError, ValueError, termios.error):
             descriptor = self._stream.fileno() if self._stream is not None else -1
-            # In the background the kernel would stop us for touching the terminal.
-            if os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp():
-                self._before = termios.tcgetattr(descriptor)
+            if os.isatty(descriptor):
                 self._descriptor = descriptor
-                self._set()
+                if self.in_foreground:
+                    self._set()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._descriptor is not None:
+        self.give_back()
+        self._descriptor = None
+
+    def give_back(self) -> None:
+        """Set the terminal as it was; who listens again has it set anew."""
+        if self.in_foreground and self._descriptor is not None and self._before:
             with contextlib.suppress(OSError, termios.error):  # it may have hung up
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._before)
-            self._descriptor = None
 
-    def _set(self) -> None:
-        """Have keys heard at once; again after a shell that had stopped us has set the terminal as it likes it."""
-        if self._descriptor is not None and termios.tcgetattr(self._descriptor)[3] & termios.ICANON:
-            tty.setcbreak(self._descriptor, termios.TCSANOW)
+    def _set(self) -> bool:
+        """Have keys heard at once; again after a shell that had stopped us has set the terminal as it likes it.
+
+        What was typed before nobody meant for ralph. It is lost: later keys can only be read after it, and since Linux
+        6.2 nothing can be put back for the shell (TIOCSTI).
+        """
+        if self._descriptor is None:
+            return False
+        now = termios.tcgetattr(self._descriptor)
+        self._before = self._before or now
+        if not now[3] & termios.ICANON:
+            return False
+        tty.setcbreak(self._descriptor, termios.TCSANOW)
+        if self._takes_suspend:
+            settings = termios.tcgetattr(self._descriptor)
+            settings[6][termios.VSUSP] = b"\0"  # what Linux calls no letter at all
+            termios.tcsetattr(self._descriptor, termios.TCSANOW, settings)
+        termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        return True
 
     def listen(self, seconds: float) -> list[str]:
         """Sleep so long, or until a key is pressed; return those that were."""
@@ -54,13 +209,28 @@ class Keyboard:
             time.sleep(seconds)
             return []
         try:
-            self._set()
-            if not select.select([self._descriptor], [], [], seconds)[0]:
+            if not self.in_foreground:
+                time.sleep(seconds)
                 return []
-            data = os.read(self._descriptor, _MOST)
-        except (OSError, termios.error):
-            data = b""
-        if not data:  # hung up: from now on it would only say so again, at once
+            self.returns += self._set()
+            return self._hear(self._descriptor, seconds)
+        except (OSError, termios.error):  # hung up: from now on it would only say so again, at once
             self._descriptor = None
             time.sleep(seconds)
-        return list(data.decode("utf-8", "replace"))
+            return []
+
+    def _hear(self, descriptor: int, seconds: float) -> list[str]:
+        """The keys that come within that time; of one that has begun also the rest, which follows at once."""
+        keys: list[str] = []
+        while select.select([descriptor], [], [], seconds)[0]:
+            data = os.read(descriptor, _MOST)
+            if not data:
+                raise OSError
+            self._heard_at = time.monotonic()
+            keys += self._decoder.feed(self._letters.decode(data))
+            if not self._decoder.is_in_a_key:
+                return keys  # a text's rest comes with the next look
+            seconds = _REST_OF_A_KEY
+        if not self._decoder.is_in_a_text or time.monotonic() - self._heard_at > _REST_OF_A_TEXT:
+            keys += self._decoder.give_up()
+        return keys

@@ -2,13 +2,22 @@
 
 import re
 
-# C0 but newline and tab, DEL, C1, and the controls that reorder, hide or join text
-_HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+# C0 but newline and tab, DEL, C1, and what reorders, hides or joins text, or is there and not to be seen: such as soft
+# hyphens, fillers (of Hangul, Khmer, Mongolian) and tags, which spell words that only a program reads
+_HOSTILE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 def visible(text: str) -> str:
     """Give every control character its escaped form."""
     return _HOSTILE.sub(_escaped, text)
+
+
+def flat(text: str) -> str:
+    """The same of a text that stays in its line: also what would end that line is escaped."""
+    return visible(text).replace("\n", "\\x0a").replace("\t", " ")
 
 
 def one_line(text: str, most: int = 120) -> str:
@@ -19,4 +28,4 @@ def one_line(text: str, most: int = 120) -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -233,7 +233,10 @@ def test_an_answer_without_a_verdict_is_the_last_call(
 
     assert (done.exit_code, ends(done)) == (4, ["budget"]), done.stdout + done.stderr
     assert result(repo)["reason"] == "limit reached: --max-tokens"
-    assert api.ledger.tokens.total == 11 * USAGE.total
+    answers_given = [served.reply for served in api.ledger.main if isinstance(served.reply, Say)]
+    # On a busy machine the agent is gone before the server has sent the last of an answer whose use was read.
+    assert sum(reply.usage.total for reply in answers_given) == 11 * USAGE.total
+    assert api.ledger.tokens.total <= 11 * USAGE.total
 
 
 def test_a_call_that_was_cut_stays_paid_for(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:

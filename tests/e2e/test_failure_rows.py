@@ -47,8 +47,8 @@ def ends_of(done: Finished) -> list[str]:
     [
         pytest.param(Fail(401, "authentication_error", "invalid bearer token"), "auth", 6, id="401"),
         pytest.param(Fail(403, "permission_error", "your key may not use this"), "auth", 6, id="403"),
-        pytest.param(Fail(429, "rate_limit_error", "too many requests"), "overloaded", 4, id="429"),
-        pytest.param(Fail(529, "overloaded_error", "Overloaded"), "overloaded", 4, id="529"),
+        pytest.param(Fail(429, "rate_limit_error", "too many requests"), "overloaded", 143, id="429"),
+        pytest.param(Fail(529, "overloaded_error", "Overloaded"), "overloaded", 143, id="529"),
     ],
 )
 def test_an_api_that_refuses(
@@ -56,14 +56,15 @@ def test_an_api_that_refuses(
 ) -> None:
     api = messages_api(lambda number, request: reply)
 
-    # Backoff begins with 2.5 s or more: beyond this duration, so that ralph does not wait for it.
-    done = claude("run", "goal.md", "--json", "--duration", "2s", env={"ANTHROPIC_BASE_URL": api.url})
+    with claude.start("run", "goal.md", "--json", env={"ANTHROPIC_BASE_URL": api.url}) as running:
+        if exit_code == 143:
+            assert running.wait_for("waiting", timeout=60)["reason"].startswith("overloaded")
+            running.send(signal.SIGTERM)
+        done = running.wait()
 
     assert ends_of(done) == [end], done
     assert done.exit_code == exit_code
     assert len(raw_logs(repo)) == 1
-    if exit_code == 4:
-        assert result(repo)["reason"] == "limit reached: --duration"
     assert commits(repo)[-1].subject == "start"
 
 
@@ -72,11 +73,12 @@ def test_nobody_listens(claude: Ralph) -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
 
-    done = claude(
-        "run", "goal.md", "--json", "--duration", "2s", env={"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}
-    )
+    with claude.start("run", "goal.md", "--json", env={"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}) as running:
+        assert running.wait_for("waiting", timeout=60)["reason"].startswith("network")
+        running.send(signal.SIGTERM)
+        done = running.wait()
 
-    assert (done.exit_code, ends_of(done)) == (4, ["network"]), done
+    assert (done.exit_code, ends_of(done)) == (143, ["network"]), done
 
 
 def test_a_stream_that_stalls(claude: Ralph, messages_api: ServeMessages) -> None:

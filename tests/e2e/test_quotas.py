@@ -196,6 +196,19 @@ def test_a_key_ends_the_wait_and_the_screen_counts_down(ralph: Ralph, claude_scr
         assert "woken" in running.said
 
 
+def test_a_terminal_that_can_redraw_nothing_is_told_once_how_to_end_the_wait(
+    ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
+    with RalphInTerminal(["run", "goal.md"], ralph.repo, {**ralph.env, "TERM": "dumb"}) as running:
+        wait_until(lambda: "w: go on now" in running.said, "the key")
+        time.sleep(1.1)  # in which a countdown would have gone on
+        running.press("w")
+        assert running.wait() == 0
+        assert running.said.count("left · ") == 1
+        assert "\x1b" not in running.said
+
+
 def test_keys_are_heard_again_after_a_shell_had_the_terminal(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
@@ -246,6 +259,8 @@ def test_a_reset_beyond_the_duration_ends_the_run_at_once(
     done = ralph("run", "goal.md", "--duration", "1h")
 
     assert (done.exit_code, result(repo)["reason"]) == (4, "limit reached: --duration")
+    assert "not waited for: nothing could go on before 20" in done.stdout
+    assert result(repo)["not_before"] > time.time() + 3600
 
 
 def test_stop_ends_a_wait(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:

@@ -73,3 +73,17 @@ def test_a_repository_does_not_decide_what_runs_code(repo: Path, ralph: Ralph) -
     assert json.loads(done.stdout)["agents.claude.path"] == {"value": "", "source": "default"}
     assert json.loads(done.stdout)["agents.claude.auth"] == {"value": "login", "source": "default"}
     assert "agents.claude.path ignored" in ralph("config").stderr
+
+
+def test_no_password_is_shown(ralph: Ralph) -> None:
+    url = "postgresql://me:geheim@host/queue"
+    said = [
+        ralph("config", "set", "db", url),
+        ralph("config"),
+        ralph("config", "--json"),
+        ralph("config", "set", "db", "sqlite:////tmp/q", env={"RALPH_DB": url}),
+    ]
+    for done in said:
+        assert done.exit_code == 0
+        assert "postgresql://me:***@host/queue" in done.stdout + done.stderr
+        assert "geheim" not in done.stdout + done.stderr

@@ -94,9 +94,10 @@ def test_done_without_a_check_is_unproven(repo: Path, ralph: Ralph, claude_scrip
     done = ralph("run", "goal.md")
 
     assert done.exit_code == 0
-    assert result(repo) | {"head": "", "base": ""} == {
+    assert result(repo) | {"head": "", "base": "", "run": ""} == {
         "version": 1, "goal": "goal", "exit_code": 0, "reason": "done (unproven: no check)", "proven": False,
-        "iterations": 1, "cost_usd": 0.01, "tokens": 1306, "base": "", "head": "",
+        "iterations": 1, "cost_usd": 0.01, "tokens": 1306, "base": "", "head": "", "run": "",
+        "end": "done", "hint": "", "limit": None, "not_before": None,
     }  # fmt: skip
     assert "done (unproven: no check)" in done.stdout
 
@@ -241,6 +242,11 @@ def test_three_failures_in_a_row_end_the_run(repo: Path, ralph: Ralph, claude_sc
     assert done.exit_code == 1
     assert len(done.events_of("session_ended")) == 3
     assert "too many turns" in result(repo)["reason"]
+    assert [f"failure {number} of 3 in a row" in done.stdout for number in (0, 1, 2, 3, 4)] == [
+        False,
+        *[True] * 3,
+        False,
+    ]
     assert [commit.subject for commit in commits(repo)] == ["start"]
     assert result(repo)["cost_usd"] is not None, "what failed sessions cost is counted, too"
 

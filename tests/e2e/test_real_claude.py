@@ -149,11 +149,13 @@ def test_a_schema_violated_for_ever_is_corrected_and_then_a_failure(
         'Invalid output. Use StructuredOutput tool: {"summary": "what you accomplished"}'
     ] * 3
     assert commits(repo)[-1].subject == "start", "a failure makes no commit"
-    # Claude Code now and then leaves the output of the call it gave up on out of its own count (2.1.197 always); and on
-    # a busy machine it hangs up on a reply whose use it has read, before the server has sent the last of it (2.1.325).
-    # Of such a reply the server has billed the beginning; the agent may count all of it.
+    # Claude Code hangs up on the call that makes it give up, once in each turn, as soon as the tool's input is whole:
+    # its output is counted only if the reply's last lines were read by then. In 36 runs of 2.1.325 on a busy machine
+    # up to three of the four were not. Of a reply that was cut the server has billed the beginning alone.
     cut = sum(ONE_MESSAGE.total - served.if_cut.total for served in api.ledger.main if not served.complete)
-    assert 0 <= api.ledger.tokens.total + cut - result(repo)["tokens"] <= ONE_MESSAGE.output
+    whole = api.ledger.tokens.total + cut
+    turns = 1 + len(told)
+    assert whole - turns * ONE_MESSAGE.output <= result(repo)["tokens"] <= whole
 
 
 def test_a_text_only_model_is_a_failure_whose_words_are_kept(

@@ -68,6 +68,8 @@ def test_an_unfinished_run_is_continued(repo: Path, ralph: Ralph, unfinished: Pa
 
     assert_continued(repo, done)
     assert "continuing the unfinished run" in done.stdout
+    (times,) = (line for line in done.stdout.splitlines() if line.startswith("time "))
+    assert times.endswith(" (this start)")
 
 
 def test_continue_without_an_unfinished_run_is_refused(

@@ -163,6 +163,7 @@ def test_a_signal_during_the_check(
     (world / "go").touch()
     again = ralph("run", "goal.md", "--json")
     assert (again.exit_code, len(agent.starts)) == (0, 1), "the claim is checked first"
+    assert [event["iteration"] for event in again.events_of("check_started")] == [1]
     assert result(repo)["proven"]
 
 

@@ -241,6 +241,7 @@ def test_a_run_pauses_after_its_iteration_until_it_is_resumed(
     agent = claude_script([held(gate), summary("One.")], [summary("DONE")])
     with in_session(ralph) as running:
         paused = ralph("pause")
+        assert status(ralph)["asked"] == ["pause"]
         gate.touch()
         waiting = running.wait_for("waiting")
         assert waiting["until"] is None
@@ -257,16 +258,21 @@ def test_a_run_pauses_after_its_iteration_until_it_is_resumed(
 def test_a_run_stops_after_its_iteration_and_goes_on_later(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
 ) -> None:
-    claude_script([held(gate), summary("One.")], [summary("DONE")])
+    later = gate.with_name("later")
+    claude_script([held(gate), summary("One.")], [held(later), summary("DONE")])
     with in_session(ralph) as running:
         stopped = ralph("stop")
+        assert "in a session · Bash · stops after this iteration" in ralph("status").stdout
         gate.touch()
         done = running.wait()
 
     assert (stopped.exit_code, done.exit_code) == (0, 130), done
     assert result(repo)["reason"] == "stopped by `ralph stop`"
     assert [commit.subject for commit in commits(repo)] == ["start", "ralph: iteration 1"]
-    assert ralph("run", "goal.md").exit_code == 0, "a request to an earlier start does not stop the next"
+    with in_session(ralph) as running:
+        assert status(ralph)["asked"] == []
+        later.touch()
+        assert running.wait().exit_code == 0, "a request to an earlier start does not stop the next"
 
 
 def test_a_paused_run_can_be_stopped(repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path) -> None:

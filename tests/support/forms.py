@@ -6,7 +6,7 @@ Import it at the top of a module: it looks at the environment once, before the g
 import os
 
 ROUNDS = int(os.environ.get("RALPH_ROUNDS") or 1)
-"""Rounds of hostile agents against every ending (`make soak`: 100)."""
+"""Rounds of hostile agents against every ending (`make soak`: 100); of races for one main, five of them at most."""
 
 POINTS = int(os.environ.get("RALPH_SWEEP") or 20)
 """Moments at which ralph is killed (`make sweep`: 200)."""

@@ -45,6 +45,7 @@ class RunningRalph:
         env: Mapping[str, str],
         input: str | None,  # noqa: A002
         under: Sequence[str] = (),
+        module: str = "ralph",
     ) -> None:
         self._json = "--json" in args
         self._stdout = OutputFile()
@@ -54,7 +55,7 @@ class RunningRalph:
             stdin.seek(0)
             # -P: a directory `ralph` in the repository is not the package.
             self._process = subprocess.Popen(
-                [*under, sys.executable, "-P", "-m", "ralph", *args],
+                [*under, sys.executable, "-P", "-m", module, *args],
                 cwd=cwd,
                 env=env,
                 stdin=stdin,
@@ -127,9 +128,10 @@ def start_ralph(
     env: Mapping[str, str],
     input: str | None = None,  # noqa: A002
     under: Sequence[str] = (),
+    module: str = "ralph",
 ) -> RunningRalph:
     """Start `ralph args…`, by the command `under` if there is one, such as strace; use it in a `with` block."""
-    return RunningRalph([str(arg) for arg in args], cwd, env, input, under)
+    return RunningRalph([str(arg) for arg in args], cwd, env, input, under, module)
 
 
 def run_ralph(
@@ -139,18 +141,20 @@ def run_ralph(
     timeout: float = 60,
     input: str | None = None,  # noqa: A002
     under: Sequence[str] = (),
+    module: str = "ralph",
 ) -> Finished:
     """Run `ralph args…` to its end."""
-    with start_ralph(*args, cwd=cwd, env=env, input=input, under=under) as running:
+    with start_ralph(*args, cwd=cwd, env=env, input=input, under=under, module=module) as running:
         return running.wait(timeout)
 
 
 @dataclass(frozen=True, slots=True)
 class Ralph:
-    """The fixture `ralph`: runs ralph in one repository and one environment; `env=` adds to the latter."""
+    """The fixtures `ralph` and `ralph_runs`: in one repository and one environment; `env=` adds to the latter."""
 
     repo: Path
     env: Mapping[str, str] = field(repr=False)
+    module: str = "ralph"
 
     def __call__(
         self,
@@ -162,7 +166,10 @@ class Ralph:
         under: Sequence[str] = (),
     ) -> Finished:
         environment = {**self.env, **(env or {})}
-        return run_ralph(*args, cwd=cwd or self.repo, env=environment, timeout=timeout, input=input, under=under)
+        place = cwd or self.repo
+        return run_ralph(
+            *args, cwd=place, env=environment, timeout=timeout, input=input, under=under, module=self.module
+        )
 
     def start(
         self,
@@ -172,4 +179,5 @@ class Ralph:
         input: str | None = None,  # noqa: A002
         under: Sequence[str] = (),
     ) -> RunningRalph:
-        return start_ralph(*args, cwd=cwd or self.repo, env={**self.env, **(env or {})}, input=input, under=under)
+        environment = {**self.env, **(env or {})}
+        return start_ralph(*args, cwd=cwd or self.repo, env=environment, input=input, under=under, module=self.module)

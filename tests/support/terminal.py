@@ -1,4 +1,4 @@
-"""A real pseudo-terminal with ralph in it: keys go in, what is on the screen comes out."""
+"""A real pseudo-terminal with ralph or a shell in it: keys go in, what is on the screen comes out, as people see it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,77 @@ import sys
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
-from tests.support.waiting import comes_true, kill_tree
+import pyte
+import pyte.modes
+
+from tests.support.waiting import comes_true, kill_tree, wait_until
+
+_ROWS = 24
 
 
-class RalphInTerminal:
-    """`ralph args…` in the foreground of a terminal of its own; at the end of its `with` block it is gone."""
+class Screen:
+    """What a terminal shows of all that was written to it, and what has scrolled away."""
 
-    def __init__(self, args: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80) -> None:
+    def __init__(self, columns: int, rows: int = _ROWS) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=100_000)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def feed(self, data: bytes) -> None:
+        self._stream.feed(data)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Cut what no longer fits, as xterm does; others fold it."""
+        self._screen.resize(rows, columns)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that can be seen, without the empty ones below."""
+        return "\n".join(row.rstrip() for row in self._screen.display).rstrip("\n").split("\n")
+
+    @property
+    def text(self) -> str:
+        """Everything from the first line on, also what has scrolled away."""
+        history = ["".join(row[column].data for column in sorted(row)).rstrip() for row in self._screen.history.top]
+        return "\n".join([*history, *self.rows])
+
+    @property
+    def title(self) -> str:
+        return self._screen.title
+
+    @property
+    def is_as_a_shell_expects(self) -> bool:
+        """The cursor is to be seen, lines wrap, nothing is coloured."""
+        modes = self._screen.mode
+        plain = self._screen.cursor.attrs == self._screen.default_char
+        return not self._screen.cursor.hidden and pyte.modes.DECAWM in modes and plain
+
+
+class InTerminal:
+    """A program in the foreground of a terminal of its own; at the end of its `with` block it is gone."""
+
+    def __init__(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = _ROWS
+    ) -> None:
         self._said = b""
         self._exit_code: int | None = None
-        argv = [sys.executable, "-P", "-m", "ralph", *args]
+        self.screen = Screen(columns, rows)
+        size = (rows, columns)
         self.pid, self._terminal = pty.fork()
         if self.pid == 0:
+            termios.tcsetwinsize(0, size)
             os.chdir(cwd)
-            os.execve(argv[0], argv, {"TERM": "xterm", **env})
-        termios.tcsetwinsize(self._terminal, (24, columns))
+            os.execve(argv[0], list(argv), {"TERM": "xterm", **env})
 
     def press(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())
+
+    def resize(self, columns: int, rows: int = _ROWS) -> None:
+        """Change the terminal's size, as a person does who pulls at its corner."""
+        _ = self.said
+        self.screen.resize(columns, rows)
+        termios.tcsetwinsize(self._terminal, (rows, columns))
 
     @property
     def said(self) -> str:
@@ -40,7 +92,24 @@ class RalphInTerminal:
             if not data:
                 break
             self._said += data
+            self.screen.feed(data)
         return self._said.decode("utf-8", "replace")
+
+    @property
+    def rows(self) -> list[str]:
+        """What can be seen right now."""
+        _ = self.said
+        return self.screen.rows
+
+    @property
+    def text(self) -> str:
+        """What can be seen, and scrolled to."""
+        _ = self.said
+        return self.screen.text
+
+    def shows(self, words: str, timeout: float = 20) -> None:
+        """Wait until the words can be seen."""
+        wait_until(lambda: any(words in row for row in self.rows), f"{words!r} on the screen", timeout)
 
     @property
     def echoes(self) -> bool:
@@ -56,7 +125,7 @@ class RalphInTerminal:
     def wait(self, timeout: float = 60) -> int:
         """Wait for its end and return its exit code."""
         if not comes_true(self._has_ended, timeout):
-            raise AssertionError(f"ralph was still running after {timeout:g} s:\n{self.said}")
+            raise AssertionError(f"it was still running after {timeout:g} s:\n{self.said}")
         assert self._exit_code is not None
         return self._exit_code
 
@@ -68,7 +137,7 @@ class RalphInTerminal:
                 self._exit_code = os.waitstatus_to_exitcode(status)
         return self._exit_code is not None
 
-    def __enter__(self) -> RalphInTerminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,3 +145,18 @@ class RalphInTerminal:
             kill_tree(self.pid)
             os.waitpid(self.pid, 0)
         os.close(self._terminal)
+
+
+class RalphInTerminal(InTerminal):
+    """`ralph args…`, or another module of its."""
+
+    def __init__(
+        self,
+        args: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        columns: int = 80,
+        rows: int = _ROWS,
+        module: str = "ralph",
+    ) -> None:
+        super().__init__([sys.executable, "-P", "-m", module, *args], cwd, env, columns, rows)

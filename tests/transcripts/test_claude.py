@@ -163,6 +163,17 @@ def test_the_context_is_that_of_the_last_message_in_the_window_the_agent_named()
     assert usages(heard(wider))[-1].context_pct == 0.1
 
 
+def test_a_session_knows_the_window_that_one_before_it_was_told() -> None:
+    lines = [text.replace('"contextWindow":200000', '"contextWindow":1000000') for text in lines_of("07h-")]
+    windows: dict[str, int] = {}
+    gauges: list[list[float | None]] = []
+    for _ in range(2):
+        transcript = ClaudeTranscript(windows)
+        events = [event for text in lines for event in transcript.feed(text)]
+        gauges.append([event.context_pct for event in usages(events)][:4])
+    assert gauges == [[0.5, 25.0, 60.0, 87.5], [0.1, 5.0, 12.0, 17.5]]
+
+
 def test_a_subagents_message_costs_but_does_not_fill_the_context() -> None:
     used = {"input_tokens": 100_000}
     events = heard(

@@ -7,7 +7,6 @@ import json
 import os
 import termios
 import tracemalloc
-import typing
 
 import pytest
 from hypothesis import given
@@ -23,12 +22,8 @@ from ralph.events import (
     IterationStarted,
     Meta,
     RateLimited,
-    RunEnded,
-    RunStarted,
     SessionEnded,
     SessionStarted,
-    SummaryStarted,
-    SummaryWritten,
     Tag,
     Text,
     ToolEnd,
@@ -40,8 +35,10 @@ from ralph.events import (
     Waiting,
     to_json,
 )
-from ralph.ui.console import Console, Detail, json_screen
+from ralph.ui.console import Console, json_screen
 from ralph.ui.outlet import Outlet
+from ralph.ui.telling import Detail
+from tests.support.hostile import TEXTS, every_event, steering
 
 AT = "2026-11-16T00:48:20.123Z"
 HOSTILE = "\x1b]0;owned\x07\x9b2J\r\u202eevil\x08"
@@ -53,39 +50,6 @@ def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str
     for event in events:
         console([event], AT, b"")
     return stream.getvalue()
-
-
-def every_event(text: str) -> list[Event]:
-    return [
-        IterationStarted(3, text, text),
-        SessionStarted(text, text, text, (text,), text),
-        *(Text(tag, text) for tag in Tag),
-        ToolStart("t1", text, {"command": text}),
-        ToolOutput("t1", text),
-        ToolEnd("t1", ToolStatus.FAIL),
-        ToolStart("t2", "Odd", {text: text}),
-        ToolOutput("t2", text),
-        ToolEnd("t2", ToolStatus.OK),
-        ToolEnd("never started", ToolStatus.UNKNOWN),
-        Usage(model=text),
-        Meta({text: text}),
-        RateLimited(text, 1_794_790_100.0, text),
-        ApiRetry(1, None, text),
-        TurnEnded(is_error=True, subtype=text, text=text, structured_output=None),
-        SessionEnded(text, text, text, text, degraded=False, exit_code=1, log=text),
-        IterationEnded(3, "CONTINUE", text, 0.5, 42.0, text),
-        SummaryStarted(3, text, text),
-        SummaryWritten(3, 0.5, text),
-        CheckEnded(1, 2.0, text),
-        Waiting(text, 1_794_790_100.0),
-        Guided(1, text, text),
-        RunStarted(text, text, text, text, text, text, text, text, text, text, continued=False, iteration=1),
-        RunEnded(1, text, proven=False),
-    ]
-
-
-def test_there_is_an_example_of_every_event() -> None:
-    assert {type(event) for event in every_event("x")} == set(typing.get_args(Event))
 
 
 @pytest.mark.parametrize("detail", Detail)
@@ -101,6 +65,12 @@ def test_no_event_can_steer_the_terminal(detail: Detail) -> None:
     text = shown(*every_event(HOSTILE), detail=detail)
     assert "owned" in text
     assert not set(text) & set("\x1b\x07\x9b\r\x08\u202e")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_nothing_hostile_gets_through_plain_lines(name: str) -> None:
+    for detail in (Detail.NORMAL, Detail.VERBOSE):
+        assert not steering(shown(*every_event(TEXTS[name]), detail=detail))
 
 
 @given(st.text(st.characters()))
@@ -345,6 +315,32 @@ def test_in_a_terminal_every_line_keeps_its_column_and_its_width() -> None:
     assert all(len(line) <= 80 for line in lines)
     assert all(line.startswith(" " * 11) for line in lines[1:])
     assert "".join(lines).count("-") == 75
+
+
+@pytest.mark.parametrize("label", ["next", "push", "fetch"])
+def test_in_a_terminal_a_command_stays_one_line(label: str) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
+        Console(Outlet(stream)).say(label, f"ralph run goal.md {'--flag ' * 20}--max-cost 1")
+        said = reader.read(65536).decode()
+    assert said == f"{label:<11}ralph run goal.md {'--flag ' * 20}--max-cost 1\r\n"
+
+
+@pytest.mark.parametrize("redraws", [True, False])
+def test_a_wait_is_counted_down_in_place_or_said_once(redraws: bool) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
+        console = Console(Outlet(stream))
+        console([Waiting("quota", 100.0)], AT, b"")
+        for now in (10.0, 11.0, 12.0):
+            console.tick(now, keys=True, redraws=redraws)
+        console.end_wait()
+        said = reader.read(65536).decode()
+    assert said.count("left · `ralph wake` or w: go on now") == (3 if redraws else 1)
+    assert ("\x1b" in said) is redraws
+    assert redraws or said.endswith("1:30 left · `ralph wake` or w: go on now\r\n")
 
 
 @pytest.mark.parametrize("when", [0.0, 1e10, 1e13, 9e15])

@@ -58,3 +58,17 @@ def test_who_stops_reading_is_waited_for_as_long_as_was_said() -> None:
         assert time.monotonic() - began < 30  # it would be a minute
         assert not outlet.closed
         assert len(reader.read(1 << 20)) < sum(map(len, LINES))
+
+
+def test_what_is_offered_is_taken_or_refused_and_never_torn() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w") as stream:
+        outlet = Outlet(stream)
+        texts = [line.decode() for line in LINES]
+        taken = [text for text in texts if outlet.offer(text)]
+        assert 0 < len(taken) < len(texts)
+        assert not outlet.settle()
+        data = reader.read(1 << 20)
+        assert outlet.settle()
+        assert outlet.offer("more")
+        assert data + reader.read(1 << 20) == "".join([*taken, "more"]).encode()

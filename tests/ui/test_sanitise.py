@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from ralph.ui.sanitise import one_line, visible
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-HIDDEN = "\u200b\u200c\u200d\u2060\ufeff"
+TAGS = "\U000e0001" + "".join(map(chr, range(0xE0020, 0xE0080)))
+FILLERS = "\xad\u034f\u115f\u1160\u17b4\u17b5\u180e\u3164\uffa0\u206a\u206b\u206c\u206d\u206e\u206f\ufff9\ufffa\ufffb"
+HIDDEN = f"\u200b\u200c\u200d\u2060\ufeff{FILLERS}{TAGS}"
 CONTROL = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0))]
 SPICED = st.text(
     st.sampled_from([*CONTROL, *BIDI, *HIDDEN, "\u2028", "\u2029", "\ud800", "a", "[", "]", ";", "é", " "])
@@ -41,7 +43,8 @@ def test_one_line_is_one_short_line(text: str, most: int) -> None:
 @pytest.mark.parametrize("char", [char for char in [*CONTROL, *BIDI, *HIDDEN] if char not in "\n\t"])
 def test_every_control_character_is_shown_in_its_escaped_form(char: str) -> None:
     code = ord(char)
-    assert visible(f"a{char}b") == (f"a\\x{code:02x}b" if code < 256 else f"a\\u{code:04x}b")
+    shown = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    assert visible(f"a{char}b") == f"a{shown}b"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +62,9 @@ def test_a_sequence_is_shown_not_obeyed(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
-@pytest.mark.parametrize("text", ["plain", "two\nlines", "a\ttab", "ünïcode ✓ 日本語 🙂", "[bold]markup[/bold]", ""])
+@pytest.mark.parametrize(
+    "text", ["plain", "two\nlines", "a\ttab", "ünïcode ✓ 日本語 한글 🙂 ❤️", "[bold]markup[/bold]", ""]
+)
 def test_plain_text_is_left_alone(text: str) -> None:
     assert visible(text) == text
 

@@ -1,0 +1,105 @@
+"""One `ralph check`: what a clean checkout needs first, then the check. Nothing is committed, locked or kept."""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import typer
+
+from ralph import environ, gitrepo, jsonline, protected, settings
+from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
+from ralph.cli.stage import Stage, refusing_a_bad_disk
+from ralph.cli.surroundings import Beginning, passed_over, stands, surround
+from ralph.errors import Interrupted, UsageError
+from ralph.gitrepo import Repo
+from ralph.quantities import format_duration
+from ralph.trust import refuse_sessions
+from ralph.ui.outlet import Outlet
+from ralph.ui.sanitise import visible
+from ralph.ui.telling import Detail
+
+
+def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
+    """Run setup and check; return the exit code."""
+    env = environ.without_redirections()
+    if trusting:
+        refuse_sessions(env)
+    repo = gitrepo.open_repo(Path.cwd())
+    protected.require_plain_directory(repo.root)
+    chosen = settings.load(env=env, root=repo.root, flags={} if command is None else {"check": command})
+    # Where there is a .envrc, that may be what puts the check's program on PATH: it is looked for later.
+    path = None if (repo.root / ".envrc").is_file() else env.get("PATH", "")
+    check = find_check(repo.root, chosen.check, timeout=chosen.check_timeout, path=path)
+    if check is None:
+        raise UsageError(
+            "there is no check here", "write .ralph/check and make it executable, or name one with --check"
+        )
+    setup = find_setup(repo.root, timeout=chosen.check_timeout)
+    stage = Stage(repo.root, Detail.QUIET, as_json=as_json)
+    with stage.guardian, stage.signals.watched():
+        around = _environment(repo, stage, env, timeout=chosen.envrc_timeout, trusting=trusting)
+        require_program(check, repo.root, around.get("PATH", ""))
+        show = None if as_json else _screen(stage)
+        if setup is not None and (report := _run(setup, stage, around, show)).exit_code != 0:
+            return _tell("setup", setup, report, as_json=as_json)
+        return _tell("check", check, _run(check, stage, around, show), as_json=as_json)
+
+
+def _environment(
+    repo: Repo, stage: Stage, env: Mapping[str, str], *, timeout: float, trusting: bool
+) -> Mapping[str, str]:
+    """The environment of the check; what is to be said of it goes to stderr."""
+    envrc = stands(repo.root, env)
+    with refusing_a_bad_disk():
+        around = surround(
+            envrc,
+            stage,
+            env,
+            ralph_dir=settings.ralph_dir(env),
+            timeout=timeout,
+            beginning=Beginning(None),
+            trusting=trusting,
+            by_agent=trusting and repo.last_changed_by_ralph(envrc.files),
+            in_passing=True,
+        )
+    said = [*passed_over(repo.root, env), *([f".envrc: {around.header}"] if around.header else [])]
+    for line in said:
+        typer.echo(visible(line), err=True)
+    return around.env
+
+
+def _screen(stage: Stage) -> Callable[[bytes], None]:
+    outlet = Outlet(sys.stdout, in_haste=lambda: stage.signals.count > 0)
+    return lambda printed: outlet.write(visible(printed.decode("utf-8", "replace")))
+
+
+def _run(check: Check, stage: Stage, env: Mapping[str, str], show: Callable[[bytes], None] | None) -> CheckReport:
+    report = run_check(
+        check,
+        guardian=stage.guardian,
+        root=stage.root,
+        environment=env,
+        log=Path(os.devnull),
+        stop_requests=lambda: stage.signals.count,
+        show=show,
+    )
+    if (number := stage.signals.first) is not None:
+        raise Interrupted(number)
+    return report
+
+
+def _tell(name: str, check: Check, report: CheckReport, *, as_json: bool) -> int:
+    """Say how it went: to a program on stdout, to people on stderr, who have seen the rest."""
+    if as_json:
+        document = {
+            "exit_code": report.exit_code,
+            "seconds": round(report.seconds, 3),
+            "stage": name,
+            "output": report.output,
+        }
+        sys.stdout.write(jsonline.encode(document) + "\n")
+    else:
+        ended = "ran out of time" if report.exit_code is None else f"exit {report.exit_code}"
+        typer.echo(visible(f"{check.label}: {ended} after {format_duration(report.seconds)}"), err=True)
+    return 0 if report.exit_code == 0 else 1

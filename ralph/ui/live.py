@@ -1,0 +1,245 @@
+"""The live view of a run: a thread of its own draws what it is handed and hears keys. No fault of it is the run's."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from ralph.budget import Limits, Meter, Spend
+from ralph.events import Event, SessionEnded
+from ralph.standing import Standing, Track
+from ralph.ui.backlog import Backlog, Item, Taken
+from ralph.ui.console import Console
+from ralph.ui.foot import Foot
+from ralph.ui.keys import Key, Keyboard, Paste
+from ralph.ui.outlet import Outlet
+from ralph.ui.paint import Line, Tone
+from ralph.ui.reins import Reins
+from ralph.ui.statusline import status_line
+from ralph.ui.telling import Said
+from ralph.ui.terminal import in_foreground
+from ralph.ui.toned import TonedTelling, toned
+
+_TURN = 0.1
+_FRAME = 0.25
+"""Seconds between two looks for keys and events, and between two status lines."""
+
+_ONE_RETURN = 1.0
+"""Seconds in which two signs that somebody else had the terminal are of one and the same."""
+
+_NOTE = 1.0
+"""Seconds between two notes of what was left out."""
+
+_MOST_AT_ONCE = 50
+"""Events that are drawn in one turn: more than anybody reads, and few enough to cost next to nothing."""
+
+_MOST_UNDRAWN = 500
+"""Lines that are kept for a terminal that is held still, or are shown at once of what is passed over."""
+
+_LONGEST_END = 75.0
+"""Seconds that the end of a run waits for its view: somewhat more than an outlet waits for its reader."""
+
+_TONES = {"ralph": Tone.STRONG, "result": Tone.STRONG, "note": Tone.WARN, "next": Tone.CALM}
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The terminal that a view is drawn in."""
+
+    outlet: Outlet
+    stdin: TextIO | None
+    stdout: TextIO | None
+    colour: bool
+    continued: Callable[[], int]
+    """How often ralph was stopped and went on: somebody else has drawn there since."""
+    suspend: Callable[[], None]
+    """Stop as Ctrl-Z does; returns when ralph goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What is said of a run besides its events."""
+
+    limits: Limits
+    spent: Spend
+    root: str
+    seconds: Callable[[], float]
+    """How long this start has taken."""
+    now: Callable[[], float]
+    """The time of day."""
+
+
+class LiveView:
+    """A screen. The run's thread hands over what is to be shown; should the view break, it goes on in plain lines."""
+
+    def __init__(self, ground: Ground, course: Course, reins: Reins, console: Console) -> None:
+        self._drawing = _Drawing(ground, course, reins)
+        self._console = console
+        self._is_over = threading.Event()
+        self._fault: Exception | None = None
+        try:
+            threading.Thread(target=self._live, name="view", daemon=True).start()
+        except RuntimeError as error:  # the system has no thread left
+            self._fault = error
+            self._is_over.set()
+
+    @property
+    def is_live(self) -> bool:
+        return not self._is_over.is_set()
+
+    def __call__(self, events: Sequence[Event], at: str, lines: bytes) -> None:
+        """Take events that were read together; they are drawn soon."""
+        self._hand_over(events, at, len(lines))
+
+    def say(self, label: str, text: str) -> None:
+        """Show words that are no event's."""
+        self._hand_over([Said(label, text, _TONES.get(label, Tone.DIM))], "", len(text))
+
+    def close(self) -> None:
+        """Have what is left drawn and the foot taken off; the terminal is as it was then."""
+        self._drawing.closing.set()
+        self._is_over.wait(_LONGEST_END)
+        self._give_way()
+
+    def _hand_over(self, items: Sequence[Item], at: str, size: int) -> None:
+        self._drawing.backlog.put(items, at, size)
+        self._give_way()
+
+    def _give_way(self) -> None:
+        """If the view is over, write what it has not drawn as plain lines."""
+        if self.is_live:
+            return
+        if self._fault is not None:
+            self._console.say("note", f"the live view has broken ({self._fault!r}); plain lines go on")
+            self._fault = None
+        for item, at, passed_over in self._drawing.backlog.take_all():
+            if isinstance(item, Said):
+                self._admit()
+                self._console.say(item.label, item.text)
+            elif not passed_over:
+                self._console([item], at, b"")
+        self._admit()
+
+    def _admit(self) -> None:
+        """Say in plain lines, too, what was left out."""
+        if number := self._drawing.backlog.left_out():
+            self._console.say("", _left_out(number))
+
+    def _live(self) -> None:
+        try:
+            self._drawing.draw()
+        except Exception as error:  # whatever it is: it is told, and the run goes on
+            self._fault = error
+        finally:
+            self._is_over.set()
+
+
+class _Drawing:
+    """What the view's own thread does and knows."""
+
+    def __init__(self, ground: Ground, course: Course, reins: Reins) -> None:
+        self.backlog = Backlog()
+        self.closing = threading.Event()
+        self._ground, self._course, self._reins = ground, course, reins
+        self._telling = TonedTelling(reins.detail, course.root)
+        self._track = Track(Standing(meter=Meter(before=course.spent)))
+        self._foot = Foot(ground.outlet, colour=ground.colour)
+        self._unseen: list[Line] = []
+        """What was told while the terminal was held still."""
+        self._below: list[Line] = []
+        self._drawn_at = 0.0
+        self._returns: int = ground.continued()
+        self._returned_at = 0.0
+        self._told_at = 0.0
+
+    def draw(self) -> None:
+        """Draw until the view is closed, and leave the terminal as it was."""
+        with Keyboard(self._ground.stdin, takes_suspend=True) as keyboard:
+            try:
+                while not self.closing.is_set():
+                    self._turn(keyboard, keyboard.listen(_TURN))
+                self._foot.take_off([*self._unseen, *self._lines(self.backlog.take_all()), *self._left_out()])
+            finally:
+                self._foot.take_off()
+
+    def _turn(self, keyboard: Keyboard, keys: Sequence[str]) -> None:
+        heard_at = time.monotonic()
+        for key in keys:
+            if key is Key.SUSPEND:
+                self._suspend(keyboard)
+            elif not isinstance(key, Paste):  # nobody means a key by it
+                self._reins.press(key, self._track.stands, heard_at)
+        self._telling.detail = self._reins.detail
+        self._look_who_was_here(keyboard)
+        if not self._foot.is_clear:  # what waits too long is counted, and told; what is rare is drawn later
+            room = _MOST_UNDRAWN - len(self._unseen)
+            self._unseen += self._lines(self.backlog.take(0, room), room)
+            return
+        above = [*self._unseen, *self._lines(self.backlog.take(_MOST_AT_ONCE))]
+        self._unseen = []
+        now = time.monotonic()
+        if now - self._told_at >= _NOTE:
+            self._told_at = now
+            above += self._left_out()
+        if keys or now - self._drawn_at >= _FRAME:
+            self._drawn_at = now
+            self._below = self._rows(keyboard) if in_foreground(self._ground.stdout) else []
+        self._foot.write(above, self._below)
+
+    def _suspend(self, keyboard: Keyboard) -> None:
+        """Stop, with the terminal as a shell expects it."""
+        self._foot.take_off()
+        keyboard.give_back()
+        self._ground.suspend()
+
+    def _look_who_was_here(self, keyboard: Keyboard) -> None:
+        """Draw anew where a shell has written: below what it wrote.
+
+        That ralph was continued and that the terminal is set otherwise are two signs of it, and may come one by one.
+        """
+        returns, now = self._ground.continued() + keyboard.returns, time.monotonic()
+        if returns != self._returns and now - self._returned_at > _ONE_RETURN:
+            self._returned_at, self._drawn_at = now, 0.0
+            self._foot.forget()
+        self._returns = returns
+
+    def _lines(self, taken: Iterable[Taken], room: int = _MOST_UNDRAWN) -> list[Line]:
+        """What to write of them; `room`: how many lines of those that are passed over."""
+        lines: list[Line] = []
+        for item, at, passed_over in taken:
+            if isinstance(item, Said | SessionEnded):  # what sums up what came before it
+                lines += self._left_out()
+            if isinstance(item, Said):
+                lines += toned(item)
+                continue
+            self._track.take(item, at)
+            if passed_over:
+                plan = self._telling.lines_passed_over(item, at)
+                lines += plan if len(lines) < room else ()
+                continue
+            lines += self._telling.lines(item, at)
+        return lines
+
+    def _left_out(self) -> list[Line]:
+        """Say what was too much to draw; it is counted all the same."""
+        if not (number := self.backlog.left_out()):
+            return []
+        return toned(Said("", _left_out(number), words=Tone.DIM))
+
+    def _rows(self, keyboard: Keyboard) -> list[Line]:
+        """The foot: where the run stands, and what keys do."""
+        course, columns, stands = self._course, self._foot.size[0] - 1, self._track.stands
+        status = status_line(
+            stands,
+            columns=columns,
+            now=course.now(),
+            seconds=course.seconds(),
+            limits=course.limits,
+            root=course.root,
+        )
+        return [(), status, self._reins.words(stands, columns)] if keyboard.is_heard else [(), status]
+
+
+def _left_out(number: int) -> str:
+    return f"… {number:,} event{'' if number == 1 else 's'} left out; all is in the log"

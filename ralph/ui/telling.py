@@ -1,0 +1,328 @@
+"""What is told of a run's events: who speaks and what, for plain lines and, folded and in tones, for live views."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ralph import jsonline
+from ralph.digest import NAMELESS, Ended, Tally, gist
+from ralph.events import (
+    ApiRetry,
+    CheckEnded,
+    CheckStarted,
+    Event,
+    Guided,
+    IterationEnded,
+    IterationStarted,
+    Meta,
+    RateLimited,
+    RunEnded,
+    RunStarted,
+    SessionEnded,
+    SessionStarted,
+    SummaryStarted,
+    SummaryWritten,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    ToolStatus,
+    TurnEnded,
+    Usage,
+    Waiting,
+)
+from ralph.quantities import format_duration, format_money, timestamp
+from ralph.ui import callouts
+from ralph.ui.paint import Tone
+from ralph.ui.sanitise import one_line
+from ralph.verdict import TOOL, obstacle_in
+
+PLAN = "PLAN"
+COMMANDS = frozenset({"next", "push", "fetch"})
+"""Labels of lines that hold a command. The terminal itself folds those: a line end of ours, pasted with the rest, would
+start half of the command."""
+
+FAILED_LINES = 8
+_KEPT_OUTPUT = 20_000
+"""Characters of a call's output that are kept until it ends: of one that failed the first lines are shown."""
+
+_KEPT_CALLS = 1000
+"""Calls whose output is kept: an agent may print for calls that it never ends."""
+
+
+class Detail(IntEnum):
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A label and the words beside it, of which there may be many lines. Only a live view heeds the tones."""
+
+    label: str
+    text: str
+    tone: Tone = Tone.DIM
+    words: Tone = Tone.PLAIN
+    aside: str = ""
+    """What stands dimmed after the words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line across the screen: the next session is about this."""
+
+    what: str
+
+
+class Telling:
+    """A fold over events. How calls are told differs from screen to screen: that is left to who derives from it."""
+
+    def __init__(self, detail: Detail = Detail.NORMAL, root: str = "") -> None:
+        """Paths below `root` are told relative to it."""
+        self.detail = detail
+        self.root = root
+        self._tally = Tally()
+        self._output: dict[str, _Output] = {}
+        self._reported: Usage | None = None
+
+    def tell(self, event: Event, at: str | None) -> Sequence[Said | Rule]:
+        """What to show of an event."""
+        match event:
+            case IterationStarted(iteration=number):
+                return self._begins(f"iteration {number}")
+            case SummaryStarted(through=number):
+                return self._begins(f"summary of iterations 1-{number}")
+            case SessionStarted():
+                return [_session_started(event)]
+            case Text():
+                return self._text(event)
+            case ToolStart():
+                return self._call_starts(event, at)
+            case ToolOutput():
+                self._keep(event)
+                return []
+            case ToolEnd():
+                ended = self._tally.ends(event, at)
+                kept = self._output.pop(event.id, None)
+                return self.call_ends(event, ended, "" if kept is None else "\n".join(kept.parts).strip())
+            case Usage():
+                self._tally.uses(event)
+                return []
+            case RateLimited():
+                return [] if event.status == "allowed" else [Said("quota", _quota(event), Tone.WARN)]
+            case ApiRetry():
+                words = f"the API answered {event.status or 'nothing'}; the agent tries again ({event.attempt})"
+                return [Said("retry", words, Tone.WARN)]
+            case TurnEnded(terminal_reason="aborted_tools" | "aborted_streaming"):
+                return []  # we interrupted it, and said so
+            case TurnEnded():
+                words = one_line(event.text or event.subtype, 300)
+                return [Said("error", words, Tone.BAD)] if event.is_error else []
+            case SessionEnded():
+                return self.close_session()
+            case IterationEnded():
+                return self._iteration_ended(event)
+            case SummaryWritten():
+                return self._summary_written(event)
+            case CheckEnded():
+                return [_check_ended(event)]
+            case Waiting():
+                until = "" if event.until is None else f"until {timestamp(event.until)}: "
+                return [Said("waiting", f"{until}{one_line(event.reason, 300)}", Tone.WARN)]
+            case Guided():
+                return [Said("guidance", _guided(event), Tone.CALM)]
+            case Meta() | RunStarted() | CheckStarted() | RunEnded():
+                return []
+
+    def pass_over(self, event: Event, at: str | None) -> Sequence[Said]:
+        """Count an event of which nothing is to be shown; a plan is all the same."""
+        match event:
+            case ToolStart():
+                self._call_starts(event, at)
+            case ToolOutput():
+                self._keep(event)
+            case ToolEnd():
+                self._tally.ends(event, at)
+                self._output.pop(event.id, None)
+                self.forget_call(event)
+            case Text(tag=Tag.THINK):
+                return [each for each in self._text(event) if each.label == PLAN]
+            case _:
+                pass
+        return []
+
+    def forget_call(self, event: ToolEnd) -> None:
+        """Nothing is told of a call that is over."""
+
+    def call_starts(self, event: ToolStart) -> Sequence[Said]:
+        """What is told when a call begins."""
+        raise NotImplementedError
+
+    def call_ends(self, event: ToolEnd, ended: Ended, output: str) -> Sequence[Said]:
+        """What is told when it is over; `output` is what it printed, as far as that is kept."""
+        raise NotImplementedError
+
+    def close_session(self) -> list[Said]:
+        """Say what was done and what it took, as far as events told; then forget the session."""
+        digest = self._tally.digest()
+        self._forget_session()
+        did = callouts.actions(digest)
+        used = callouts.report(digest.usage) if digest.usage is not None else ""
+        self._reported = digest.usage
+        return [Said(label, text, Tone.SOFT) for label, text in (("ACTIONS", did), ("REPORT", used)) if text]
+
+    @property
+    def is_verbose(self) -> bool:
+        return self.detail is Detail.VERBOSE
+
+    def _begins(self, what: str) -> list[Said | Rule]:
+        self._forget_session()
+        self._reported = None
+        return [Said("", ""), Rule(what)]
+
+    def _call_starts(self, event: ToolStart, at: str | None) -> Sequence[Said]:
+        self._tally.starts(event, at)
+        if event.name == TOOL and not self.is_verbose:
+            return []  # the summary follows
+        return self.call_starts(event)
+
+    def _forget_session(self) -> None:
+        self._tally = Tally()
+        self._output.clear()
+
+    def _text(self, event: Text) -> list[Said]:
+        match event.tag:
+            case Tag.AI:
+                hidden = not self.is_verbose and _is_answer(event.text)
+                return [] if hidden else [Said("agent", event.text, Tone.CALM)]
+            case Tag.THINK:
+                return [self._thought(event)]
+            case Tag.PROMPT:
+                return [Said("told", event.text if self.is_verbose else one_line(event.text, 160), words=Tone.DIM)]
+            case Tag.SYS:  # ralph's own word, or the agent's of its surroundings
+                return [Said("note", event.text, Tone.WARN)]
+            case Tag.TOOL | Tag.USER:
+                label = "tool" if event.tag is Tag.TOOL else "user"
+                return [Said(label, event.text, words=Tone.DIM)] if self.is_verbose else []
+
+    def _thought(self, event: Text) -> Said:
+        if self._tally.says(event):
+            return Said(PLAN, event.text.strip() if self.is_verbose else callouts.plan(event.text), Tone.SOFT)
+        return Said("thinks", event.text if self.is_verbose else one_line(event.text, 100), words=Tone.DIM)
+
+    def _keep(self, event: ToolOutput) -> None:
+        self._tally.prints(event)
+        if (output := self._output.get(event.id)) is None:
+            output = self._output[event.id] = _Output()
+            if len(self._output) > _KEPT_CALLS:
+                del self._output[next(iter(self._output))]
+        if self.is_verbose or output.length < _KEPT_OUTPUT:
+            output.keep(event.text if self.is_verbose else event.text[:_KEPT_OUTPUT])
+
+    def _iteration_ended(self, event: IterationEnded) -> list[Said]:
+        """Summary and commit; cost and context only if the session's report has not just told them."""
+        facts = [f"commit {event.commit[:10]}"]
+        if event.cost_usd is not None and (self._reported is None or self._reported.cost_usd is None):
+            facts.append(format_money(event.cost_usd))
+        if event.context_pct is not None and (self._reported is None or self._reported.context_pct is None):
+            facts.append(f"context {event.context_pct:.0f} %")
+        said = event.summary
+        if event.verdict == "DONE":
+            said = "claims DONE" if event.summary == "DONE" else f"claims DONE: {event.summary}"
+        elif event.verdict == "BLOCKED":
+            said = f"says it is blocked: {obstacle_in(event.summary)}"
+        return [Said("summary", said, Tone.STRONG), Said("", " · ".join(facts), words=Tone.DIM)]
+
+    def _summary_written(self, event: SummaryWritten) -> list[Said]:
+        told = event.cost_usd is None or (self._reported is not None and self._reported.cost_usd is not None)
+        cost = [] if told else [Said("", format_money(event.cost_usd or 0), words=Tone.DIM)]
+        return [Said("summary", event.text, Tone.STRONG), *cost]
+
+
+@dataclass(slots=True)
+class _Output:
+    """What a call has printed: in parts, since joining them each time would cost more than all else."""
+
+    parts: list[str] = field(default_factory=list[str])
+    length: int = 0
+
+    def keep(self, text: str) -> None:
+        self.parts.append(text)
+        self.length += len(text) + 1
+
+
+class PlainTelling(Telling):
+    """For any terminal, file or pipe: a call is told when it begins, and how it ended only where that matters."""
+
+    def call_starts(self, event: ToolStart) -> list[Said]:
+        return [Said(one_line(event.name, 20), one_line(gist(event.input, self.root), 400 if self.is_verbose else 100))]
+
+    def call_ends(self, event: ToolEnd, ended: Ended, output: str) -> list[Said]:
+        if event.status is not ToolStatus.FAIL and not self.is_verbose:
+            return []
+        name = one_line(ended.name or NAMELESS, 40)
+        if not self.is_verbose:
+            return [Said("", "\n".join([f"{name} failed:", *first_lines(output)]))]
+        word = "failed" if event.status is ToolStatus.FAIL else event.status
+        said = callouts.call(f"{name} {word}", ended.seconds, ended.lines)
+        return [Said("", f"{said}:\n{output}" if output else said)]
+
+
+def first_lines(output: str) -> list[str]:
+    """Of what a call that failed has printed."""
+    return [one_line(line, 200) for line in output.splitlines()[:FAILED_LINES]]
+
+
+def _session_started(event: SessionStarted) -> Said:
+    """Model and version; of an agent that tells neither, the session's id."""
+    version = f"agent version {event.version}" if event.version else ""
+    words = " · ".join(filter(None, [event.model, version])) or event.session_id
+    return Said("session", words, words=Tone.DIM)
+
+
+def _is_answer(text: str) -> bool:
+    """Tell whether a text is the verdict as JSON and nothing else: some agents give it so, and the summary follows."""
+    text = text.strip()
+    if not text.startswith("{") or not text.endswith("}"):
+        return False
+    try:
+        answer = jsonline.mapping(jsonline.decode(text))
+    except jsonline.Malformed:
+        return False
+    return set(answer) == {"summary"} and isinstance(answer["summary"], str)
+
+
+def _check_ended(event: CheckEnded) -> Said:
+    took = format_duration(event.seconds)
+    if event.exit_code == 0:
+        return Said("check", f"green in {took}", Tone.GOOD)
+    why = "ran out of time" if event.exit_code is None else _status(event.exit_code)
+    tail = event.output.strip().splitlines()[-FAILED_LINES:] or ["(it printed nothing)"]
+    return Said("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]), Tone.BAD)
+
+
+def _status(exit_code: int) -> str:
+    return f"exit {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
+
+
+def _quota(event: RateLimited) -> str:
+    words = {"allowed_warning": "nearly used up", "rejected": "used up"}
+    facts = [
+        one_line(event.kind).replace("_", " "),
+        "" if event.used is None else f"{min(event.used, 10) * 100:.0f} % used",
+        f"resets {timestamp(event.resets_at)}" if event.resets_at else "",
+    ]
+    return f"{words.get(event.status, one_line(event.status))} ({', '.join(filter(None, facts))})"
+
+
+def _guided(event: Guided) -> str:
+    fates = {
+        "received": "the next session is told",
+        "acknowledged": "acknowledged",
+        "unacknowledged": "not acknowledged; it is told again",
+        "dropped": "never acknowledged; it is not told any more",
+    }
+    fate = fates.get(event.status, one_line(event.status))
+    return f"{event.number}: {event.text} ({fate})" if event.status == "received" else f"{event.number}: {fate}"

@@ -1,0 +1,107 @@
+"""A run that was recorded, shown by the live view at moments that are always the same: `python -m` in a terminal.
+
+It goes on to the next scene when a file of that scene's name is in the working directory.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from ralph.budget import Limits, Spend
+from ralph.events import (
+    CheckEnded,
+    Event,
+    IterationEnded,
+    IterationStarted,
+    RateLimited,
+    SessionEnded,
+    SessionStarted,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolOutput,
+    ToolStart,
+    ToolStatus,
+    Usage,
+    Waiting,
+)
+from ralph.quantities import instant
+from ralph.steering import Helm
+from ralph.ui.console import Console
+from ralph.ui.live import Course, Ground, LiveView
+from ralph.ui.outlet import Outlet
+from ralph.ui.reins import Bit, Reins
+from ralph.ui.telling import Detail
+
+WAITING, OVER = "waiting", "over"
+
+_BEGUN = "2026-11-16T00:48:20.000Z"
+_LATER = "2026-11-16T00:51:00.000Z"
+_NOW = instant(_LATER) or 0.0
+_PLAN = """Plan:
+1. Reproduce the fault with a test that fails.
+2. Let the tokenizer keep the escapes, and only the last step resolve them, so that a quoted separator stays quoted.
+"""
+_EDIT = {
+    "file_path": "/repo/src/tokens.py",
+    "old_string": "def resolve(text):\n    return text.replace('\\\\', '')\n",
+    "new_string": "def resolve(text):\n    head, *rest = text.split('\\\\')\n    return head + ''.join(rest)\n",
+}
+_TEST = "python -m pytest tests/test_tokens.py -k 'quoted and not nested' --maxfail=1"
+_FAILED = "FAILED tests/test_tokens.py::test_quoted\nE   AssertionError: 'a,b' != 'a'\n1 failed in 12.04s"
+
+_WORK: list[Event] = [
+    IterationStarted(3, "s", "log"),
+    SessionStarted("s", "claude-opus-4-5", "2.1.325", (), "default"),
+    Text(Tag.THINK, _PLAN),
+    Text(Tag.AI, "I begin with the test, since nothing else shows that the separator is lost in the second pass."),
+    ToolStart("1", "Bash", {"command": _TEST}),
+    ToolOutput("1", _FAILED),
+    ToolEnd("1", ToolStatus.FAIL, 12_300),
+    Text(Tag.THINK, "The escape is gone before the split."),
+    ToolStart("2", "Edit", _EDIT),
+    ToolEnd("2", ToolStatus.OK, 40),
+    Text(Tag.SYS, "the agent is told to wrap up: 90 % of --max-cost are used"),
+    Usage(1_100_000, 20_000, 1_120_000, cache_read_tokens=900_000, context_pct=42.4, cost_usd=4.234),
+    RateLimited("allowed_warning", None, "five_hour", 0.83),
+    ToolStart("3", "Bash", {"command": "make check"}),
+]
+_REST: list[Event] = [
+    ToolOutput("3", "ok\n" * 1204),
+    ToolEnd("3", ToolStatus.OK, 65_000),
+    ToolStart("4", "StructuredOutput", {"summary": "DONE"}),
+    ToolEnd("4", ToolStatus.OK, 1),
+    Usage(1_150_000, 24_000, 1_174_000, cache_read_tokens=900_000, context_pct=47.0, cost_usd=4.5),
+    SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="log"),
+    IterationEnded(3, "DONE", "0123456789abcdef", 4.5, 47.0, "DONE"),
+    CheckEnded(1, 83.0, "lint: ok\ntests/test_rows.py:14: expected 3 rows, found 2\n1 failed, 1203 passed"),
+    Waiting("the five hour quota is used up", _NOW + 725),
+]
+
+
+def show() -> None:
+    """Show the scenes, one after the other."""
+    outlet = Outlet(sys.stdout)
+    bit = Bit(ask=lambda _: None, helm=Helm(list), end=lambda: None, is_ending=lambda: False)
+    limits = Limits(iterations=10, duration=3600, cost_usd=5.0, tokens=2_000_000)
+    ground = Ground(outlet, sys.stdin, sys.stdout, colour=True, continued=lambda: 0, suspend=lambda: None)
+    course = Course(limits, Spend(0.5, 800_000), "/repo", seconds=lambda: 725.0, now=lambda: _NOW)
+    view = LiveView(ground, course, Reins(bit, Detail.NORMAL), Console(outlet))
+    view.say("ralph", "goal.md · claude · at most 10 iterations, 1h00m, $5.00")
+    view(_WORK, _BEGUN, b"")
+    _come_to(WAITING)
+    view(_REST, _LATER, b"")
+    _come_to(OVER)
+    view.say("result", "stopped: limit reached: --max-cost")
+    view.close()
+
+
+def _come_to(scene: str) -> None:
+    while not Path(scene).exists():
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    show()
