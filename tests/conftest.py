@@ -16,8 +16,10 @@ import psutil
 import pytest
 
 from tests.support import tools  # noqa: F401 - it looks at the real environment when it is imported: before the guard
+from tests.support.batches import Batch
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
+from tests.support.postgres import Postgres, postgres_server
 from tests.support.ralph_process import Ralph
 from tests.support.responses_api import ServeResponses
 from tests.support.scripted_agent import ClaudeScript
@@ -27,6 +29,11 @@ AGENTS = ("claude", "codex", "ralph-claude")
 OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE", "OPENAI_", "CODEX_")
 ME = psutil.Process()
 PR_SET_CHILD_SUBREAPER = 36
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: tests wait for processes and clocks for about half of their time."""
+    return 3 * (os.cpu_count() or 2) // 2
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -115,9 +122,23 @@ def ralph(repo: Path, world: Path, bin_dir: Path) -> Ralph:
 
 
 @pytest.fixture
+def ralph_runs(ralph: Ralph) -> Ralph:
+    """Run ralph-runs in `repo`, in the same environment."""
+    return Ralph(ralph.repo, ralph.env, "ralph.cli.runs")
+
+
+@pytest.fixture
 def claude_script(bin_dir: Path) -> ClaudeScript:
     """Put a scripted `claude` on ralph's PATH: `claude_script([summary("one")], [summary("DONE")])`."""
     return ClaudeScript(bin_dir)
+
+
+@pytest.fixture(scope="session")
+def postgres(known_children: set[psutil.Process]) -> Iterator[Postgres]:
+    """A PostgreSQL server, one for all tests that ask for one; each makes a database of its own in it."""
+    with postgres_server() as server:
+        known_children.add(psutil.Process(server.pid))
+        yield server
 
 
 @pytest.fixture
@@ -176,3 +197,11 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:  # it ended between the two questions
         return ""
+
+
+@pytest.fixture
+def batch(ralph_runs: Ralph, tmp_path: Path) -> Batch:
+    """A place for upstream repositories, goals and a queue."""
+    root = tmp_path / "batch"
+    root.mkdir()
+    return Batch(ralph_runs, root)

@@ -1,0 +1,117 @@
+"""Which goals may start now, by the account that they would use and by their repository; and whom to tell otherwise."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ralph.batch.controls import Controls, Rules
+from ralph.batch.gate import Gate
+from ralph.batch.goals import BatchGoal, MergeMode, State
+from ralph.batch.news import Kind
+from ralph.batch.repositories import TRYING_AGAIN, Repositories, Repository
+from ralph.batch.store import Store
+from ralph.errors import RalphError
+from ralph.goal import parse_goal
+from ralph.notifying import Occasion
+
+_USUAL = ("main", "master", "trunk")
+
+
+class Admission:
+    """Asked by the scheduler, before anything starts."""
+
+    def __init__(
+        self, store: Store, repositories: Repositories, gate: Gate, controls: Controls, rules: Rules, agent: str
+    ) -> None:
+        """`agent` works on a goal that names nobody."""
+        self._store, self._repositories, self._gate = store, repositories, gate
+        self._controls, self._rules, self._agent = controls, rules, agent
+        self._said: set[str] = set()
+
+    def account(self, goal: BatchGoal) -> str:
+        """Whose account a goal would use, as far as that is known before it starts."""
+        if (seen := self._controls.accounts.get(goal.id)) is not None:
+            return seen
+        return agent_of(goal, self._agent)
+
+    def holds_back(self, goal: BatchGoal) -> bool:
+        """Tell whether a goal must wait; what only has to be merged uses no account."""
+        account = self.account(goal)
+        refused = self._gate.is_waiting(account) or self._gate.blocked_by(account) is not None
+        if refused and not self._rules.merges_only(goal):
+            return True
+        return not self._repositories.known(goal.repo).ready
+
+    def turn_away(self, goals: Sequence[BatchGoal]) -> set[int]:
+        """See that the repositories of queued goals are fetched; goals of one that cannot be had are stuck: which?"""
+        turned_away: set[int] = set()
+        out_of_reach: set[str] = set()
+        for goal in goals:
+            if goal.state is not State.QUEUED:
+                continue
+            try:
+                repository = self._repositories.prepared(goal.repo)
+            except RalphError as error:
+                self._stick(goal, error.message)
+                turned_away.add(goal.id)
+                continue
+            self._tell(goal, repository)
+            if repository.fault:
+                first = goal.repo not in out_of_reach  # it is one piece of news, however many goals it is about
+                self._stick(goal, repository.fault, Occasion.STUCK if first else None)
+                turned_away.add(goal.id)
+                out_of_reach.add(goal.repo)
+        for repo in out_of_reach:
+            self._repositories.try_again(repo)
+        return turned_away
+
+    def refused(self, goals: Sequence[BatchGoal]) -> dict[int, int]:
+        """The queued goals whose account was refused, each with the goal that has met this."""
+        queued = [goal for goal in goals if goal.state is State.QUEUED and not self._rules.merges_only(goal)]
+        by = {goal.id: self._gate.blocked_by(self.account(goal)) for goal in queued}
+        return {number: blocker for number, blocker in by.items() if blocker is not None}
+
+    def _tell(self, goal: BatchGoal, repository: Repository) -> None:
+        """Say once what hinders work or merges: whoever has started this may still be there."""
+        if repository.waiting != goal.reason and (repository.waiting or goal.reason.endswith(TRYING_AGAIN)):
+            self._store.note(goal, reason=repository.waiting)
+        if repository.note:
+            self._say(repository.note, goal.repo)
+        if repository.ready and self._rules.mode(goal) is MergeMode.DIRECT:
+            self._tell_of_merges(goal, repository)
+
+    def _tell_of_merges(self, goal: BatchGoal, repository: Repository) -> None:
+        where = repository.mirror.upstream.shown
+        if repository.in_the_way:
+            words = f"{repository.in_the_way}: nothing is merged there before they are committed or stashed"
+            self._say(words, goal.repo)
+        if not repository.has_check and not self._rules.merge_unproven and not self._names_check(goal):
+            words = f"{where} has no .ralph/check on {repository.base}: what its goals do is unproven, and not merged"
+            self._say(f"{words} without --merge-unproven")
+        if repository.mirror.upstream.path is not None and repository.base not in _USUAL:
+            self._say(f"{where}: work is merged to {repository.base}, which is its branch at present")
+
+    def _say(self, words: str, until_merged_to: str = "") -> None:
+        if words not in self._said:
+            self._said.add(words)
+            self._controls.cautions[words] = until_merged_to
+            self._controls.tell(Kind.NOTE, words)
+
+    def _names_check(self, goal: BatchGoal) -> bool:
+        said = {*goal.settings, *_front_matter(goal.text, goal.path)}
+        return "check" in said or "RALPH_CHECK" in self._rules.env
+
+    def _stick(self, goal: BatchGoal, reason: str, event: Occasion | None = Occasion.STUCK) -> None:
+        if self._store.move(goal, State.STUCK, comment=reason, reason=reason):
+            self._controls.tell(Kind.STUCK, reason, goal, event)
+
+
+def agent_of(goal: BatchGoal, otherwise: str) -> str:
+    """Who is to work on a goal, by what is said of it; a repository's own configuration may say more."""
+    return str(goal.settings.get("agent") or _front_matter(goal.text, goal.path).get("agent") or otherwise)
+
+
+@functools.lru_cache(maxsize=4096)
+def _front_matter(text: str, path: str) -> Mapping[str, object]:
+    """What a goal's text says in front: asked for every queued goal at every turn, and YAML is slow."""
+    return parse_goal(text, Path(path)).front_matter

@@ -1,0 +1,290 @@
+"""One attempt at a goal: a child `ralph run --json` in the goal's clone, heard event by event."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from ralph import jsonline
+from ralph.batch.engine import Record
+from ralph.batch.goals import BatchGoal, Comment
+from ralph.batch.mirror import Mirror
+from ralph.batch.premises import Premises
+from ralph.batch.retrying import told
+from ralph.batch.statekeeping import keep_state
+from ralph.budget import Meter, Spend
+from ralph.errors import RepoError
+from ralph.events import (
+    CheckEnded,
+    Event,
+    IterationEnded,
+    IterationStarted,
+    RunStarted,
+    SessionEnded,
+    SummaryStarted,
+    Usage,
+    from_json,
+)
+from ralph.excerpt import both_ends
+from ralph.files import make_private_directory, replace_file
+from ralph.process import Leashed
+from ralph.verdict import Verdict
+
+_LISTEN = 0.5
+_UNUSABLE = 2
+_LONGEST = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended: by `result.json`, else by the exit code. It is no success where the exit code is none."""
+
+    exit_code: int
+    reason: str
+    proven: bool = False
+    run: str = ""
+    cost_usd: float | None = None
+    """What the run has cost, over all its starts."""
+    iterations: int = 0
+    """Those finished in this start."""
+    end: str = ""
+    """The row of the failure table that the last session ended in."""
+    done: str = ""
+    """What the run's iterations say of themselves."""
+    hint: str = ""
+    """What the user can do about it."""
+    account: str = ""
+    """The agent that worked."""
+    check: str = ""
+    """What the check said last, if it was red."""
+    tokens: int | None = None
+    """What the run has used, over all its starts."""
+    seconds: float = 0.0
+    """How long the goal has been worked on by the end of this start, the earlier ones included; 0: not settled."""
+    head: str = ""
+    """The last commit that was taken over from its clone: what is merged is this, and nothing else."""
+    limit: str = ""
+    """The limit that it reached, as the flag that sets it."""
+    not_before: float | None = None
+    """It ended because it would have had to wait until then, for longer than it may take."""
+    lent: bool = False
+    """That limit is the budget's of all goals, and none of its own: it has done nothing wrong."""
+
+    def record(self) -> Record:
+        return asdict(self)
+
+
+def recorded_outcome(record: Record) -> Outcome:
+    """Read back what `Outcome.record` wrote."""
+    cost = record.get("cost_usd")
+    exit_code = record.get("exit_code")
+    return Outcome(
+        exit_code if isinstance(exit_code, int) else 1,
+        jsonline.text(record.get("reason")),
+        record.get("proven") is True,
+        jsonline.text(record.get("run")),
+        float(cost) if isinstance(cost, int | float) else None,
+        jsonline.count(record.get("iterations")),
+        jsonline.text(record.get("end")),
+        jsonline.text(record.get("done")),
+        jsonline.text(record.get("hint")),
+        jsonline.text(record.get("account")),
+        jsonline.text(record.get("check")),
+        None if record.get("tokens") is None else jsonline.count(record.get("tokens")),
+        jsonline.amount(record.get("seconds")) or 0.0,
+        jsonline.text(record.get("head")),
+        jsonline.text(record.get("limit")),
+        _instant(record.get("not_before")),
+        record.get("lent") is True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptKit:
+    """What an attempt works with."""
+
+    mirror: Mirror
+    premises: Premises
+    env: Mapping[str, str]
+    flags: Sequence[str]
+    """Flags of `ralph run` beyond those that the goal's own settings make."""
+    stop_requests: Callable[[], int]
+    """0: go on; 1: stop; 2: at once."""
+    observe: Callable[[Event, str, Spend], None]
+    """Called with each event of the child's, its time, and what its run has used since this start."""
+    at_work: Callable[[Leashed], AbstractContextManager[None]]
+    """Entered while the child is at work: other threads may then ask it to end."""
+
+
+def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) -> Outcome:
+    """Work on a goal until its child ends, and save what it has committed."""
+    clone, papers = kit.premises.clone(goal), kit.premises.papers(goal)
+    make_private_directory(papers)
+    replace_file(kit.premises.goal_file(goal), told(goal, comments))
+    # --allow-dirty: what a check of the attempt before left in the clone is no user's work to be spared.
+    argv = [sys.executable, "-P", "-m", "ralph", "run", str(kit.premises.goal_file(goal)), "--json", "--allow-dirty"]
+    heard = _Heard(goal, kit)
+    leashed = Leashed(
+        [*argv, *setting_flags(goal.settings), *kit.flags],
+        cwd=clone,
+        environment=kit.env,
+        stderr_log=complaints(kit.premises, goal),
+    )
+    with leashed as child, kit.at_work(child):
+        while (lines := child.read(_LISTEN)) is not None:
+            for line in lines:
+                heard.hear(line)
+            requests = kit.stop_requests()
+            if requests > 1:
+                child.kill()
+            elif requests:
+                child.stop()
+        exit_code = child.exit_code
+    outcome = _outcome(exit_code if exit_code is not None else 1, heard, kit.premises, goal)
+    head = ""
+    with contextlib.suppress(RepoError):  # the agent has broken its clone: what was saved before is what there is
+        head = kit.mirror.save(clone, goal.branch, _kept(goal, kit)) or ""
+    if outcome.exit_code == 0 and (not head or head != _result_of(goal, kit).get("head")):
+        lost = f"it is done, but its last commits cannot be taken over from {clone}"
+        return replace(outcome, exit_code=_UNUSABLE, reason=lost, proven=False)
+    return replace(outcome, head=head)
+
+
+def unheard_end(goal: BatchGoal, kit: AttemptKit) -> Outcome | None:
+    """The end of a run that was done when its queue worker was killed, before that could be written down.
+
+    Its child would begin another run, and do everything again. None: the present start has not come so far.
+    """
+    result = _result_of(goal, kit)
+    begun = complaints(kit.premises, goal).exists() and goal.run != "" and result.get("run") == goal.run
+    if not begun or result.get("exit_code") != 0:
+        return None
+    tip = kit.mirror.save(kit.premises.clone(goal), goal.branch, _kept(goal, kit))
+    if tip is None or tip != result.get("head"):
+        return None
+    heard = _Heard(goal, kit)
+    heard.begun = True
+    return replace(_outcome(0, heard, kit.premises, goal), head=tip)
+
+
+def _kept(goal: BatchGoal, kit: AttemptKit) -> str:
+    """What the last commit of the goal's present start is kept as."""
+    return f"{kit.premises.git_name(goal)}/{goal.starts}"
+
+
+def _result_of(goal: BatchGoal, kit: AttemptKit) -> Mapping[str, object]:
+    return _result(kit.premises.run_directory(goal) / "result.json")
+
+
+def setting_flags(settings: Mapping[str, str]) -> list[str]:
+    """Say settings as flags."""
+    return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+
+
+def complaints(premises: Premises, goal: BatchGoal) -> Path:
+    """Where the child of the goal's present start writes what it complains of."""
+    return premises.papers(goal) / f"start-{goal.starts}.stderr"
+
+
+class _Heard:
+    """What a child has said so far."""
+
+    def __init__(self, goal: BatchGoal, kit: AttemptKit) -> None:
+        self.run, self.account, self.end, self.check = goal.run, "", "", ""
+        self.iterations = 0
+        self.begun = False
+        self._meter = Meter()
+        self._goal, self._kit = goal, kit
+
+    def hear(self, line: bytes) -> None:
+        with contextlib.suppress(jsonline.Malformed, ValueError):  # of a newer ralph, or none of ralph's
+            said = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
+            event = from_json(said)
+            self._take_in(event)
+            self._kit.observe(event, jsonline.text(said.get("at")), self._meter.total)
+
+    def _take_in(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self.run, self.account, self.begun = event.run, event.agent, True
+            case Usage():
+                self._meter = self._meter.metered(event)
+            case IterationStarted() | SummaryStarted():
+                self._meter = self._meter.next_session()
+            case SessionEnded():
+                self.end = event.end
+            case CheckEnded():
+                self.check = "" if event.exit_code == 0 else both_ends(event.output, _LONGEST)
+            case IterationEnded():
+                self.iterations += 1
+                with contextlib.suppress(RepoError):  # it is in the clone, and saved with the next one
+                    self._kit.mirror.save(self._kit.premises.clone(self._goal), self._goal.branch, None)
+                    directory = self._kit.premises.run_directory(self._goal)
+                    keep_state(self._kit.mirror, self._goal.branch, directory)
+            case _:
+                pass
+
+
+def _outcome(exit_code: int, heard: _Heard, premises: Premises, goal: BatchGoal) -> Outcome:
+    # A child that was refused, or killed before it began, has not removed the result of the start before it.
+    path = premises.run_directory(goal) / "result.json"
+    result = _result(path) if heard.begun else dict[str, object]()
+    why = _why(exit_code, premises, goal)
+    plain = Outcome(
+        exit_code, why, run=heard.run, iterations=heard.iterations, end=heard.end, account=heard.account,
+        check=heard.check,
+    )  # fmt: skip
+    if result.get("exit_code") != exit_code:
+        return plain
+    cost = result.get("cost_usd")
+    return replace(
+        plain,
+        reason=jsonline.text(result.get("reason")),
+        hint=jsonline.text(result.get("hint")),
+        proven=exit_code == 0 and result.get("proven") is True,
+        done=_done(premises.run_directory(goal) / "progress.jsonl"),
+        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        tokens=None if result.get("tokens") is None else jsonline.count(result.get("tokens")),
+        limit=jsonline.text(result.get("limit")),
+        not_before=_instant(result.get("not_before")),
+    )
+
+
+def _instant(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _result(path: Path) -> Mapping[str, object]:
+    try:
+        return jsonline.mapping(jsonline.decode(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, jsonline.Malformed):
+        return {}
+
+
+def _done(progress: Path) -> str:
+    """What the iterations of a run have done, each in its own words; DONE is a claim, and says nothing of that."""
+    said: list[str] = []
+    try:
+        lines = progress.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""  # no iteration was finished
+    for line in lines:
+        with contextlib.suppress(jsonline.Malformed):
+            summary = " ".join(jsonline.text(jsonline.mapping(jsonline.decode(line)).get("summary")).split())
+            if summary and summary != Verdict.DONE:
+                said.append(f"- {summary}")
+    return both_ends("\n".join(said), _LONGEST)
+
+
+def _why(exit_code: int, premises: Premises, goal: BatchGoal) -> str:
+    """What a child that left no result has complained of, in a line."""
+    try:
+        lines = complaints(premises, goal).read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    faults = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if exit_code < 0:
+        return f"killed by signal {-exit_code}"
+    return faults[-1] if faults else f"ended with exit code {exit_code}"

@@ -1,0 +1,74 @@
+"""git in a bare repository that only ralph works in, and one turn at a time where two processes must not meet."""
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.gitcommand import run_git, succeeded
+from ralph.process import running_in
+
+UNTOUCHED = {
+    "GIT_NO_LAZY_FETCH": "1",  # an agent's clone may claim to be partial, and name the program that fills it
+    "GIT_LFS_SKIP_SMUDGE": "1",  # there is no server beside the mirror to ask for large files
+}
+"""What every git command that has to do with an agent's clone must find in its environment, wherever it runs."""
+
+_HELD = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_LOCK_PATIENCE = 20.0
+"""Seconds that another git is given to let go of a lock, before its file counts as left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """A bare repository, called by its path alone: no search for one around it, nothing of another's settings."""
+
+    path: Path
+
+    def run(
+        self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None, limit: float | None = None
+    ) -> tuple[int, str, str]:
+        """Run git here; a lock that a killed git left behind is removed, and the command given again."""
+        settled = {**UNTOUCHED, "GIT_DIR": str(self.path), **(pinned or {})}
+        outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit)
+        for _ in range(3):
+            held = _HELD.search(outcome[2]) if outcome[0] != 0 else None
+            if held is None:
+                break
+            self._let_go(Path(held[1]))
+            outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit)
+        return outcome
+
+    def git(self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None) -> str:
+        """Run git here and return its output; a failure is a `RepoError`."""
+        return succeeded(self.path, args, self.run(*args, said=said, pinned=pinned))
+
+    def commit_at(self, revision: str) -> str | None:
+        """The commit that a revision names, if there is one."""
+        status, out, _ = self.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        return out.strip() if status == 0 else None
+
+    def is_ancestor(self, old: str, new: str) -> bool:
+        return self.run("merge-base", "--is-ancestor", old, new)[0] == 0
+
+    @contextlib.contextmanager
+    def turn(self) -> Generator[None]:
+        """Have the repository to oneself, among threads as among processes; the kernel ends the turn of a dead one."""
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _let_go(self, lock: Path) -> None:
+        """Wait for whoever holds git's own lock; remove the file when no git works here any more."""
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        while lock.exists() and running_in(self.path, "git") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if lock.is_relative_to(self.path) and not running_in(self.path, "git"):
+            lock.unlink(missing_ok=True)

@@ -1,0 +1,142 @@
+"""What a queue worker tells of itself while it works: whoever watches the queue, here or elsewhere, reads this."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from ralph import jsonline
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A goal at work, as its queue worker sees it at present."""
+
+    doing: str = ""
+    since: float = 0.0
+    """Since when it does that."""
+    until: float | None = None
+    """It waits, and goes on by itself then."""
+    iteration: int = 0
+    context_pct: float | None = None
+    cost_usd: float = 0.0
+    """What the goal has cost by now, all its attempts and the open session included."""
+    tokens: int = 0
+    started: float = 0.0
+    """When the present attempt began."""
+    costed: bool = True
+    """What it costs is named by its agent, or reckoned; else nothing is known of that."""
+    before: float = 0.0
+    """Seconds that the goal was worked on before that."""
+
+    def worked(self, now: float) -> float:
+        """Seconds that the goal has been worked on."""
+        return self.before + (max(0.0, now - self.started) if self.started else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What all goals together may use while a queue worker works; None is unlimited."""
+
+    cost_usd: float | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+    def without(self, cost_usd: float, tokens: int, seconds: float) -> "Budget":
+        """What is left of it when so much is used."""
+        return Budget(
+            None if self.cost_usd is None else max(0.0, self.cost_usd - cost_usd),
+            None if self.tokens is None else max(0, self.tokens - tokens),
+            None if self.seconds is None else max(0.0, self.seconds - seconds),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bulletin:
+    """The state of a queue worker; the goals themselves, and what happened, are in the queue's database."""
+
+    at: float
+    host: str
+    pid: int
+    since: float
+    slots: int
+    budget: Budget = Budget()
+    spent_usd: float = 0.0
+    """What goals have cost since it began."""
+    spent_tokens: int = 0
+    sights: Mapping[int, Sight] = field(default_factory=dict[int, Sight])
+    merging: tuple[int, ...] = ()
+    """Goals whose work is being merged, or waits for that, in their order."""
+    waits: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Accounts whose usage limit is reached, and until when."""
+    refused: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Accounts that were refused (login, billing), each with the goal that met this."""
+    cautions: tuple[str, ...] = ()
+    """What a person has to see to: what keeps a repository's work from being merged, or a budget from holding."""
+    unseen: tuple[str, ...] = ()
+    """What of the budget ("cost", "tokens") an agent does not name: it cannot hold that one."""
+    stopping: bool = False
+    seconds: float = 0.0
+    """How long it has been at work by `at`, as its budget counts it."""
+
+    def elapsed(self, now: float) -> float:
+        """How much of the time of its budget is over."""
+        return self.seconds + max(0.0, now - self.at)
+
+    def encoded(self) -> str:
+        return jsonline.encode(asdict(self))
+
+
+def decoded(text: str) -> Bulletin | None:
+    """Read what `encoded` wrote; None if it is of another ralph, and says something else."""
+    try:
+        said = jsonline.mapping(jsonline.decode(text))
+        figures = jsonline.mapping(said["budget"])
+        sights = jsonline.mapping(said["sights"])
+        return Bulletin(
+            at=_number(said["at"]),
+            host=jsonline.text(said["host"]),
+            pid=jsonline.count(said["pid"]),
+            since=_number(said["since"]),
+            slots=jsonline.count(said["slots"]),
+            budget=Budget(
+                _optional(figures["cost_usd"]),
+                None if figures["tokens"] is None else jsonline.count(figures["tokens"]),
+                _optional(figures["seconds"]),
+            ),
+            spent_usd=_number(said["spent_usd"]),
+            spent_tokens=jsonline.count(said["spent_tokens"]),
+            seconds=_number(said["seconds"]),
+            sights={int(number): _sight(jsonline.mapping(sight)) for number, sight in sights.items()},
+            merging=tuple(jsonline.count(number) for number in jsonline.sequence(said["merging"])),
+            waits={account: _number(until) for account, until in jsonline.mapping(said["waits"]).items()},
+            refused={account: jsonline.count(goal) for account, goal in jsonline.mapping(said["refused"]).items()},
+            cautions=tuple(jsonline.text(words) for words in jsonline.sequence(said["cautions"])),
+            unseen=tuple(jsonline.text(measure) for measure in jsonline.sequence(said["unseen"])),
+            stopping=said["stopping"] is True,
+        )
+    except (jsonline.Malformed, KeyError, ValueError):
+        return None
+
+
+def _sight(said: Mapping[str, object]) -> Sight:
+    return Sight(
+        doing=jsonline.text(said["doing"]),
+        since=_number(said["since"]),
+        until=_optional(said["until"]),
+        iteration=jsonline.count(said["iteration"]),
+        context_pct=_optional(said["context_pct"]),
+        cost_usd=_number(said["cost_usd"]),
+        costed=said["costed"] is True,
+        tokens=jsonline.count(said["tokens"]),
+        started=_number(said["started"]),
+        before=_number(said["before"]),
+    )
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float):
+        raise ValueError("not a number")
+    return float(value)
+
+
+def _optional(value: object) -> float | None:
+    return None if value is None else _number(value)

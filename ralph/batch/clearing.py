@@ -1,0 +1,189 @@
+"""What a queue keeps on this machine: what of it can go, how much room that takes, and why the rest stays."""
+
+import contextlib
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from ralph.batch.discarding import discard, examine, kept
+from ralph.batch.goals import BatchGoal, State
+from ralph.batch.mirror import Mirror, open_mirror
+from ralph.batch.premises import Premises, is_elsewhere
+from ralph.batch.removal import remove_tree
+from ralph.batch.weights import Weight, freed, taken, weigh
+from ralph.errors import RalphError
+from ralph.repolock import holder
+
+_ASIDE = re.compile(r"\.broken-\d+$")
+_OVER = (State.DONE, State.CANCELLED)
+
+Claim = Callable[[BatchGoal | None], AbstractContextManager[bool]]
+"""Keeps everyone from a goal for as long as the context lasts, and tells whether it still is as it was seen.
+
+Without a goal it keeps queue workers away, and tells whether there is none.
+"""
+
+
+class What(StrEnum):
+    """What a directory of ralph's is."""
+
+    CLONE = "clone"
+    SET_ASIDE = "set aside"
+    """A clone that was no longer fit to work in."""
+    HALF = "half made"
+    """Made or removed by half, by a process that was cut off."""
+    CHECKOUT = "checkout"
+    """Where a merge is tried."""
+    UNKNOWN = "unknown"
+    QUEUE = "queue"
+    """All that another queue has."""
+    MIRRORS = "mirrors"
+    CLONES = "clones"
+    """Those of `ralph run --repo`."""
+    RECORDS = "records"
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A directory, what it takes, and what is to become of it."""
+
+    path: Path
+    what: What
+    weight: Weight
+    goes: bool
+    why: str
+    goal: BatchGoal | None = None
+    size: int = 0
+    """Bytes: those that it frees, if it goes, else those that it takes."""
+    mirror: Path | None = None
+    kept: tuple[str, ...] = ()
+    """The refs, in the mirror, under which what was only here is kept, now that it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Looks through the directories of one queue, and beside them, and removes what can go."""
+
+    premises: Premises
+    goals: Mapping[str, BatchGoal]
+    """By the names of their clones."""
+    served: str = ""
+    """Who serves the queue: then only what belongs to goals that are over is nobody's any more."""
+
+    def survey(self) -> list[Holding]:
+        """Look at everything there is; nothing is written."""
+        return settled([*self._clones(), *self._checkouts(), *self._beside()])
+
+    def remove(self, holding: Holding, claim: Claim) -> str:
+        """Remove what can go, as it is now; or say why it stays after all."""
+        goal = holding.goal
+        try:
+            if goal is None:
+                return _remove_passing(holding.path, lambda: claim(None))
+            if who := self._at_work(goal):
+                return who
+            # Of a clone that was set aside, the branch in the mirror may be ahead.
+            finished = goal.state is State.DONE or holding.what is What.SET_ASIDE
+            mirror = self._mirror(goal)
+            return discard(mirror, holding.path, goal.branch, finished=finished, claim=lambda: claim(goal))
+        except RalphError as error:
+            return error.message
+        except OSError as error:
+            return f"{error.strerror or error}: {error.filename or holding.path}"
+
+    def kept(self, holding: Holding) -> tuple[Path, frozenset[str]] | None:
+        """The mirror of a clone, and the refs that keep what only clones of that name had; None: it is no clone."""
+        if (goal := holding.goal) is None:
+            return None
+        bare = open_mirror(self.premises.ralph_dir, goal.repo).bare
+        return bare.path, frozenset(kept(bare, holding.path, goal.branch) if bare.path.is_dir() else ())
+
+    def _clones(self) -> Iterator[Holding]:
+        for path in _inside(self.premises.root / "clones"):
+            if path.name.startswith("."):
+                yield self._passing(path, What.HALF, "what a process that was cut off has left")
+                continue
+            name = _ASIDE.sub("", path.name)
+            goal, aside = self.goals.get(name), name != path.name
+            if goal is None:
+                yield Holding(path, What.UNKNOWN, weigh(path), goes=False, why="no goal of this queue has it")
+                continue
+            why = self._why_it_stays(path, goal, aside=aside)
+            what = What.SET_ASIDE if aside else What.CLONE
+            yield Holding(path, what, weigh(path), not why, why or f"it is {goal.state}", goal)
+
+    def _checkouts(self) -> Iterator[Holding]:
+        for path in _inside(self.premises.checkouts):
+            yield self._passing(path, What.CHECKOUT, "no merge is under way")
+
+    def _passing(self, path: Path, what: What, why: str) -> Holding:
+        """What nobody but a queue worker has to do with."""
+        stays = f"{self.served} serves the queue, and may be at it" if self.served else ""
+        if is_elsewhere(path):
+            stays = f"{path.parent.name} is a link: what is there may not be ralph's"
+        return Holding(path, what, weigh(path), not stays, stays or why)
+
+    def _beside(self) -> Iterator[Holding]:
+        """What is never removed, for there is no telling whether anybody needs it."""
+        ralph_dir = self.premises.ralph_dir
+        for path in _inside(ralph_dir / "batch"):
+            if path != self.premises.root:
+                yield Holding(path, What.QUEUE, weigh(path), goes=False, why="another queue's: see --db")
+        records = "the records and logs of attempts and runs are never removed"
+        reasons = {
+            f"batch/{self.premises.root.name}/goals": (What.RECORDS, records),
+            "runs": (What.RECORDS, records),
+            "mirrors": (What.MIRRORS, "the only copies of branches, attempts and what was in clones that are gone"),
+            "clones": (What.CLONES, "where `ralph run --repo` works: what is not pushed is nowhere else"),
+        }
+        for name, (what, why) in reasons.items():
+            if (ralph_dir / name).is_dir():
+                yield Holding(ralph_dir / name, what, weigh(ralph_dir / name), goes=False, why=why)
+
+    def _why_it_stays(self, path: Path, goal: BatchGoal, *, aside: bool) -> str:
+        if goal.state not in _OVER:
+            return f"it is {goal.state}" + ("" if aside else ": its next attempt goes on in it")
+        if who := self._at_work(goal):
+            return who
+        try:
+            found = examine(self._mirror(goal), path, goal.branch)
+        except (RalphError, OSError) as error:
+            return str(error)
+        return f"it is {goal.state}, but {found.obstacle}" if found.obstacle else ""
+
+    def _at_work(self, goal: BatchGoal) -> str:
+        owner = holder(self.premises.run_directory(goal).parent)
+        return "" if owner is None else f"process {owner.pid} on {owner.host} works in it"
+
+    def _mirror(self, goal: BatchGoal) -> Mirror:
+        mirror = open_mirror(self.premises.ralph_dir, goal.repo)
+        if not (mirror.path / "HEAD").is_file():
+            raise RalphError("its mirror is gone: what is in it is nowhere else")
+        return mirror
+
+
+def settled(found: Sequence[Holding]) -> list[Holding]:
+    """Say of what goes how much that frees, and of the rest how much it takes."""
+    goes = iter(freed(each.weight for each in found if each.goes))
+    stays = iter(taken(each.weight for each in found if not each.goes))
+    return [replace(each, size=next(goes if each.goes else stays)) for each in found]
+
+
+def _remove_passing(path: Path, claim: Callable[[], AbstractContextManager[bool]]) -> str:
+    """Remove what only a queue worker has to do with; one that would begin is kept from it for a moment only."""
+    going = path.with_name(f".{secrets.token_hex(8)}.going")
+    with claim() as ours:
+        if not ours:
+            return "a queue worker serves the queue by now, and may be at it"
+        with contextlib.suppress(FileNotFoundError):  # a worker that came and went has cleared up
+            path.rename(going)
+    remove_tree(going)
+    return ""
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []

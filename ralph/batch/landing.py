@@ -1,0 +1,63 @@
+"""What came of bringing a goal's work to where it belongs, in the words of the queue."""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from ralph import jsonline
+from ralph.batch import merging
+from ralph.batch.engine import Record
+
+
+class Landed(StrEnum):
+    """What a merge means for its goal."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """The work must change: another attempt."""
+    HELD = "held"
+    """The work is good, but something stands in its way that only the user can clear."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What a merge means for its goal, in a line, and what the next attempt needs to know."""
+
+    what: Landed
+    reason: str
+    log: str = ""
+
+    def record(self) -> Record:
+        return asdict(self)
+
+
+def recorded_landing(record: Record) -> Landing:
+    """Read back what `Landing.record` wrote."""
+    text = jsonline.text
+    return Landing(Landed(text(record.get("what"))), text(record.get("reason")), text(record.get("log")))
+
+
+def landing_of(outcome: merging.Outcome, base: str) -> Landing:
+    """Say what an outcome means."""
+    match outcome:
+        case merging.Merged(_, how):
+            return Landing(Landed.DONE, how)
+        case merging.Nothing(_):
+            return Landing(Landed.DONE, "nothing to merge: the work changes no file")
+        case merging.Conflict(paths, log):
+            files = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+            said = f"The work conflicts with what is on {base} by now:\n{log}"
+            return Landing(Landed.FAILED, f"conflicts with {base}: {files}", said)
+        case merging.Red(exit_code, output):
+            said = f"The check is red on a clean checkout of the work merged with {base}:\n{output}"
+            return Landing(Landed.FAILED, f"the check is red on a clean checkout (exit {exit_code})", said)
+        case merging.Tampered(paths):
+            files = ", ".join(paths)
+            said = f"The work changes {files}, which judges it and is not the agent's to change. Leave it as it is."
+            return Landing(Landed.FAILED, f"changes {files}, which is not the agent's", said)
+        case merging.Refused(reason, by_rule):
+            return Landing(Landed.FAILED if by_rule else Landed.HELD, reason)
+        case merging.Unreachable(reason):
+            return Landing(Landed.HELD, reason)
+        case merging.Stopped():
+            return Landing(Landed.STOPPED, "stopped before it was merged")

@@ -1,0 +1,136 @@
+"""A goal's merge, in the lane of its repository: one at a time, beside all other work."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from ralph.batch.attempt import Outcome
+from ralph.batch.controls import MOMENT, Controls, Rules
+from ralph.batch.goals import BatchGoal, MergeMode
+from ralph.batch.landing import Landed, Landing, landing_of
+from ralph.batch.merging import CheckOutcome, Merged, MergeJob, MergeKit, Stopped, Unreachable, landed_already, merge
+from ralph.batch.news import Kind
+from ralph.batch.premises import Premises
+from ralph.batch.proving import check_checkout
+from ralph.batch.repositories import Repositories, Repository
+from ralph.errors import DiskError, QueueError, RalphError, RepoError
+from ralph.goal import parse_goal
+
+_PAUSES = (2.0, 5.0, 15.0, 30.0, *([60.0] * 60))
+"""Seconds between the tries to merge while the remote is away: an hour, in which only its own lane waits."""
+
+_BRIEFLY = 5
+_MOST_KILLED = 3
+
+
+class Lanes:
+    """Brings work to where it belongs, each goal's in the thread that calls it."""
+
+    def __init__(self, premises: Premises, repositories: Repositories, controls: Controls, rules: Rules) -> None:
+        self._premises, self._repositories = premises, repositories
+        self._controls, self._rules = controls, rules
+
+    def land(self, goal: BatchGoal, outcome: Outcome) -> Landing:
+        """Merge what an attempt has done, as the goal or the rules want it. A fault is a landing, too."""
+        mode = self._rules.mode(goal)
+        if not self._rules.allow(goal, proven=outcome.proven):
+            left = f"not merged, its work is on {goal.branch}; --merge-unproven merges it"
+            return Landing(Landed.HELD, f"{outcome.reason}: {left}")
+        repository = self._repositories.known(goal.repo)
+        self._controls.merging[goal.id] = time.time()
+        self._controls.wake()  # there is a slot free
+        try:
+            with self._turn(goal, repository.lane) as ours:
+                if ours:
+                    return self._merge(goal, outcome, mode, repository)
+            return self._stopped(goal, outcome, mode, repository)
+        except (DiskError, QueueError) as error:
+            self._controls.fault = error
+            return Landing(Landed.STOPPED, error.message)
+        except RalphError as error:
+            return Landing(Landed.HELD, error.message)
+        finally:
+            self._controls.merging.pop(goal.id, None)
+
+    @contextlib.contextmanager
+    def _turn(self, goal: BatchGoal, lane: threading.Lock) -> Generator[bool]:
+        ours = False
+        while not self._controls.requests(goal) and not ours:
+            ours = lane.acquire(timeout=MOMENT)
+        try:
+            yield ours
+        finally:
+            if ours:
+                lane.release()
+
+    def _stopped(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> Landing:
+        """What it means to be stopped before the merge began: a worker that is gone may have pushed it already."""
+        merged = None
+        if not self._controls.ending and mode is MergeMode.DIRECT:  # it is cancelled, so nobody would look again
+            with contextlib.suppress(RepoError):
+                merged = landed_already(self._job(goal, outcome, mode, repository))
+        return landing_of(merged or Stopped(), "")
+
+    def _merge(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> Landing:
+        base = repository.mirror.base(goal.branch).branch
+        job = self._job(goal, outcome, mode, repository)
+        kit = MergeKit(
+            check=lambda checkout: self._check(goal, checkout, proven=outcome.proven),
+            interrupted=lambda: self._controls.requests(goal) > 0,
+            pause=lambda seconds: self._controls.pause(goal, seconds),
+        )
+        self._controls.tell(Kind.MERGING, f"to {base}" if mode is MergeMode.DIRECT else f"({mode})", goal)
+        here = repository.mirror.upstream.path is not None  # a path that is away does not come back by itself
+        for pause in _PAUSES[:_BRIEFLY] if here else _PAUSES:
+            found = merge(job, kit)
+            if isinstance(found, Stopped):
+                return self._stopped(goal, outcome, mode, repository)
+            if isinstance(found, Merged):
+                self._controls.merged_to(goal.repo)
+            if not isinstance(found, Unreachable):
+                return landing_of(found, base)
+            self._controls.tell(Kind.WAITING, f"waiting for the remote: {found.reason}", goal)
+            self._controls.pause(goal, pause)
+            if self._controls.ending or self._controls.requests(goal):
+                return self._stopped(goal, outcome, mode, repository)
+        return landing_of(merge(job, kit), base)
+
+    def _job(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> MergeJob:
+        return MergeJob(
+            mirror=repository.mirror,
+            branch=goal.branch,
+            tip=outcome.head,
+            title=goal.title,
+            goal=goal.name,
+            label=goal.label,
+            run=outcome.run,
+            attempts=goal.attempts,
+            cost_usd=goal.cost_usd,
+            done=outcome.done,
+            mode=mode,
+            checkouts=self._premises.checkouts,
+        )
+
+    def _check(self, goal: BatchGoal, checkout: Path, *, proven: bool) -> CheckOutcome:
+        """Run the check; one that somebody kills says nothing about the work, and is run again."""
+        if not proven and not (checkout / ".ralph" / "check").exists():
+            return CheckOutcome(0, "there is no check")  # its run had none either, wherever one may be named
+        for _ in range(_MOST_KILLED):
+            outcome = self._check_once(goal, checkout)
+            if outcome.exit_code is None or outcome.exit_code >= 0:
+                return outcome
+        raise RepoError(f"its check was killed by a signal, {_MOST_KILLED} times")
+
+    def _check_once(self, goal: BatchGoal, checkout: Path) -> CheckOutcome:
+        command = goal.settings.get("check") or parse_goal(goal.text, Path(goal.path)).front_matter.get("check")
+        flags = [f"--check={command}"] if command else []
+        trusting = ["--trust-envrc"] if goal.trust_envrc else []
+        return check_checkout(
+            checkout,
+            flags=[*flags, *trusting],
+            env=self._rules.env,
+            complaints=self._premises.papers(goal) / f"check-{goal.starts}.stderr",
+            stop_requests=lambda: self._controls.requests(goal),
+        )

@@ -1,0 +1,287 @@
+"""The way of a goal's work to the base branch: squashed onto its tip, checked as exactly that, pushed as a claim.
+
+What is on the base has passed the base's own check on a clean checkout of the very tree that was pushed. One goal at a
+time for each repository: the caller sees to that. Another's push in between is met by doing it all again.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.batch import squash
+from ralph.batch.goals import MergeMode
+from ralph.batch.mirror import Base, Mirror
+from ralph.batch.proposing import Proposal, propose
+from ralph.batch.pushing import Accepted, Moved, Rejected, push
+from ralph.batch.remotes import Unreachable as Away
+from ralph.batch.removal import remove_tree
+from ralph.errors import RepoError
+from ralph.gitcommand import git_output
+
+_ROUNDS = 8
+"""How often the base may move under a check before the goal gives way."""
+
+_SCRIPTS = (".ralph/setup", ".ralph/check")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """What the check said; `exit_code` None: it was stopped, negative: it was killed by a signal."""
+
+    exit_code: int | None
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class MergeJob:
+    """What is to be merged, and what its commit says."""
+
+    mirror: Mirror
+    branch: str
+    tip: str
+    """The branch's commit that was proven: what is merged is this one."""
+    label: str
+    goal: str
+    title: str
+    run: str
+    attempts: int
+    cost_usd: float
+    done: str
+    mode: MergeMode
+    checkouts: Path
+    """A directory for the clean checkout, which is gone again afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeKit:
+    """What merging needs of others."""
+
+    check: Callable[[Path], CheckOutcome]
+    """Runs `.ralph/setup`, if there is one, and the check in a clean checkout; both are the base's there."""
+    interrupted: Callable[[], bool]
+    pause: Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """It is where it should be; `how` says in a line where that is."""
+
+    commit: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The branch changes nothing that the base (at `commit`) does not have."""
+
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The base has moved so that both cannot be had."""
+
+    paths: tuple[str, ...]
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class Red:
+    """The check failed on the merged tree."""
+
+    exit_code: int | None
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tampered:
+    """The branch changes what judges it."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The upstream repository does not take it: as it is (`by_rule`), or whatever it is."""
+
+    reason: str
+    by_rule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The upstream repository is away: wait, and call again. Should a push have arrived, it is found then."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The user wants the program to end: nothing was pushed."""
+
+
+Outcome = Merged | Nothing | Conflict | Red | Tampered | Refused | Unreachable | Stopped
+
+
+def merge(job: MergeJob, kit: MergeKit) -> Outcome:
+    """Bring the branch's work to where its mode says.
+
+    Only `direct` checks again: it alone changes the base. What the other modes hand over was proven by its run.
+    """
+    try:
+        match job.mode:
+            case MergeMode.DIRECT:
+                return _merge_directly(job, kit)
+            case MergeMode.NONE:
+                tip = _tip(job)
+                return Merged(tip, f"kept as {job.branch} in {job.mirror.path}")
+            case MergeMode.BRANCH | MergeMode.PR:
+                return _hand_over(job)
+    except Away as fault:
+        return Unreachable(fault.message)
+
+
+def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
+    for turn in range(_ROUNDS):
+        if kit.interrupted():
+            return Stopped()
+        job.mirror.refresh()
+        base = job.mirror.base(job.branch)
+        made = _squash(job, base)
+        if not isinstance(made, _Squash):
+            return made
+        unproven = _prove(job, kit, base, made)
+        if unproven is not None:
+            return unproven
+        squash.require_same_tree(job.mirror.bare, made.tree, made.commit)
+        match push(job.mirror, made.commit, base.branch, expected=base.tip):
+            case Accepted():
+                # Not if it has moved on already: a refresh by another goal may have been faster.
+                job.mirror.bare.run("update-ref", f"refs/heads/{base.branch}", made.commit, base.tip)
+                return Merged(made.commit, f"merged to {base.branch}")
+            case Rejected(reason, by_rule, closed):
+                hint = "; merge it yourself, or use --merge pr" if closed else ""
+                return Refused(f"{reason}{hint}", by_rule)
+            case Moved():
+                kit.pause(0.1 * turn)
+    return Refused(f"the base of {job.mirror.upstream.shown} moved {_ROUNDS} times while the work was checked")
+
+
+def landed_already(job: MergeJob) -> Merged | None:
+    """The merge of this very run, if somebody has pushed it before."""
+    job.mirror.refresh()
+    base = job.mirror.base(job.branch)
+    commit = squash.landed(job.mirror.bare, base.tip, job.tip, job.run)
+    return None if commit is None else Merged(commit, f"was merged to {base.branch} already")
+
+
+@dataclass(frozen=True, slots=True)
+class _Squash:
+    """The branch's work as one commit on the tip of the base."""
+
+    commit: str
+    tree: str
+
+
+def _squash(job: MergeJob, base: Base) -> "_Squash | Merged | Nothing | Conflict | Tampered":
+    bare, tip = job.mirror.bare, _tip(job)
+    if (commit := squash.landed(bare, base.tip, tip, job.run)) is not None:
+        return Merged(commit, f"was merged to {base.branch} already")
+    merged = squash.merge_trees(bare, base.tip, tip)
+    if merged.conflicts or not merged.tree:
+        return Conflict(merged.conflicts, merged.log)
+    if merged.tree == bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
+        return Nothing(base.tip)
+    if paths := squash.tampered(bare, base.tip, merged.tree):
+        return Tampered(tuple(paths))
+    identity = job.mirror.upstream.identity(bare)
+    return _Squash(squash.commit(bare, merged.tree, (base.tip,), _message(job), identity), merged.tree)
+
+
+def _prove(job: MergeJob, kit: MergeKit, base: Base, made: _Squash) -> Outcome | None:
+    """Run the base's check on a clean checkout of the squash; None: it passed, and nobody wants us to end."""
+    with _clean_checkout(job, made) as checkout:
+        if paths := _unlike_their_blobs(job.mirror, base, checkout):
+            return Tampered(tuple(paths))
+        outcome = kit.check(checkout)
+    if kit.interrupted():
+        return Stopped()
+    if outcome.exit_code != 0:
+        return Red(outcome.exit_code, outcome.output)
+    return None
+
+
+@contextlib.contextmanager
+def _clean_checkout(job: MergeJob, made: _Squash) -> Generator[Path]:
+    """Exactly the squash's files and nothing else: what an agent left beside them, ignored by git, is not here."""
+    checkout = job.checkouts / f"{job.label}-{job.goal}"
+    try:
+        job.mirror.check_out(checkout, made.commit)
+        found = git_output(checkout, "rev-parse", "HEAD^{tree}").strip()
+        if found != made.tree:
+            raise RepoError(f"{checkout} holds the tree {found} instead of {made.tree}")
+        yield checkout
+    finally:
+        remove_tree(checkout)
+
+
+def _unlike_their_blobs(mirror: Mirror, base: Base, checkout: Path) -> list[str]:
+    """Name the scripts whose text in the checkout is not, to the byte, the base's: attributes can rewrite a file."""
+    paths = squash.protected(mirror.bare, base.tip, _SCRIPTS)
+    regular = {path: entry for path, entry in squash.entries(mirror.bare, base.tip, paths).items() if entry[:2] == "10"}
+    changed: list[str] = []
+    for path, entry in regular.items():  # no attribute rewrites a link, and hash-object would follow it
+        if (checkout / path).is_file():
+            there = git_output(checkout, "hash-object", "--no-filters", "--", path)
+            if there.strip() != entry.split()[2]:
+                changed.append(path)
+    return changed
+
+
+def _hand_over(job: MergeJob) -> Outcome:
+    """Push the branch itself, over nothing but what was pushed from here or is part of it."""
+    mirror = job.mirror
+    mirror.refresh()
+    base, tip = mirror.base(job.branch), _tip(job)
+    merged = squash.merge_trees(mirror.bare, base.tip, tip)
+    if not merged.conflicts and merged.tree == mirror.bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
+        return Nothing(base.tip)
+    record = f"refs/ralph/pushed/{job.branch}"
+    there = mirror.upstream.list(mirror.bare).heads.get(job.branch, "")
+    known = not there or there == mirror.bare.commit_at(record) or mirror.bare.is_ancestor(there, tip)
+    if not known:
+        return Refused(
+            f"{job.branch} of {mirror.upstream.shown} has commits that are not from here: rename or delete it"
+        )
+    if there != tip:
+        match push(mirror, tip, job.branch, expected=there):
+            case Accepted():
+                pass
+            case Rejected(reason, by_rule):
+                return Refused(reason, by_rule)
+            case Moved():
+                return Refused(f"{job.branch} of {mirror.upstream.shown} was moved by somebody else just now")
+    mirror.bare.git("update-ref", record, tip)
+    how = f"pushed as {job.branch}"
+    if job.mode is MergeMode.PR:
+        proposal = Proposal(mirror.upstream.url, job.branch, base.branch, squash.subject(job.title), job.done)
+        how += f"; {propose(proposal, mirror.path)}"
+    return Merged(tip, how)
+
+
+def _tip(job: MergeJob) -> str:
+    """The commit that was proven, wherever its branch is by now."""
+    if job.mirror.bare.commit_at(job.tip) is None:
+        raise RepoError(f"{job.mirror.path} has no commit {job.tip or 'of this goal'} any more", "add the goal again")
+    return job.tip
+
+
+def _message(job: MergeJob) -> str:
+    trailers = {
+        "Ralph-Goal": job.goal,
+        "Ralph-Run": job.run,
+        "Ralph-Attempts": str(job.attempts),
+        "Ralph-Cost-USD": repr(round(job.cost_usd, 12)),
+    }
+    return squash.squash_message(job.title, job.done, trailers)

@@ -1,0 +1,58 @@
+"""Where a queue keeps what it works with, on this machine."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.batch.goals import BatchGoal
+from ralph.batch.removal import remove_tree
+from ralph.errors import DiskError
+from ralph.journal import repo_key
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """The directories of one queue; ids are its own, so no two queues share them."""
+
+    ralph_dir: Path
+    root: Path
+
+    def clone(self, goal: BatchGoal) -> Path:
+        """The clone that a goal is worked on in, over all its attempts."""
+        return self.root / "clones" / f"{goal.label}-{goal.name}"
+
+    def papers(self, goal: BatchGoal) -> Path:
+        """What is kept of a goal besides its clone: its text as the agent reads it, complaints, checks."""
+        return self.root / "goals" / goal.label
+
+    def git_name(self, goal: BatchGoal) -> str:
+        """What a goal's refs are called in a mirror, which several queues may share."""
+        return f"{self.root.name}/{goal.label}-{goal.name}"
+
+    def goal_file(self, goal: BatchGoal) -> Path:
+        return self.papers(goal) / f"{goal.name}.md"
+
+    def run_directory(self, goal: BatchGoal) -> Path:
+        """Where the goal's `ralph run` writes."""
+        return self.ralph_dir / "runs" / repo_key(self.clone(goal)) / goal.name
+
+    @property
+    def checkouts(self) -> Path:
+        return self.root / "checkouts"
+
+    def clear(self) -> None:
+        """Remove what a worker that was killed left half made or half removed; its successor calls this, alone here."""
+        for left in (*self.checkouts.glob("*"), *self.root.glob("clones/.*")):
+            if not is_elsewhere(left):
+                with contextlib.suppress(DiskError):  # a check that is just being ended may write there still
+                    remove_tree(left)
+
+
+def premises(ralph_dir: Path, queue: str) -> Premises:
+    """The place of a queue, by its id."""
+    return Premises(ralph_dir, ralph_dir / "batch" / queue)
+
+
+def is_elsewhere(path: Path) -> bool:
+    """Tell whether a link stands for the directory that holds it: then what is in it need not be ralph's."""
+    return path.parent.is_symlink()

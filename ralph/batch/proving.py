@@ -1,0 +1,47 @@
+"""The check of a merge: `ralph check` as a child, in a clean checkout."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from ralph import jsonline
+from ralph.batch.merging import CheckOutcome
+from ralph.files import make_private_directory
+from ralph.process import Leashed
+
+_LISTEN = 0.5
+
+
+def check_checkout(
+    checkout: Path,
+    *,
+    flags: Sequence[str],
+    env: Mapping[str, str],
+    complaints: Path,
+    stop_requests: Callable[[], int],
+) -> CheckOutcome:
+    """Run the repository's check in a checkout, its setup first."""
+    make_private_directory(complaints.parent)
+    report: Mapping[str, object] = {}
+    argv = [sys.executable, "-P", "-m", "ralph", "check", "--json", *flags]
+    with Leashed(argv, cwd=checkout, environment=env, stderr_log=complaints) as child:
+        while (lines := child.read(_LISTEN)) is not None:
+            for line in lines:
+                with contextlib.suppress(jsonline.Malformed, UnicodeDecodeError):
+                    report = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
+            requests = stop_requests()
+            if requests > 1:
+                child.kill()
+            elif requests:
+                child.stop()
+        exit_code = child.exit_code
+    if stop_requests():
+        return CheckOutcome(None, "stopped")
+    if exit_code == 0 and report.get("exit_code") == 0:
+        return CheckOutcome(0, jsonline.text(report.get("output")))
+    said = jsonline.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
+    stage = jsonline.text(report.get("stage")) or "check"
+    if exit_code is not None and exit_code < 0:
+        return CheckOutcome(exit_code, f"killed by signal {-exit_code}")
+    return CheckOutcome(exit_code or 1, f"the {stage} ended with {report.get('exit_code', exit_code)}:\n{said}")

@@ -1,0 +1,197 @@
+"""What happens to one goal: an attempt, then its merge, each a durable step; and what its row says afterwards."""
+
+import threading
+import traceback
+from collections.abc import Mapping
+
+from ralph.batch.attempt import Outcome, recorded_outcome
+from ralph.batch.controls import Controls, Rules
+from ralph.batch.discarding import discard
+from ralph.batch.engine import Engine
+from ralph.batch.gate import BLOCKING, Gate
+from ralph.batch.goals import BatchGoal, MergeMode, State
+from ralph.batch.landing import Landed, Landing, recorded_landing
+from ralph.batch.lane import Lanes
+from ralph.batch.news import Kind
+from ralph.batch.plan import Ended, Fate, fate, retry_or_stuck
+from ralph.batch.premises import Premises
+from ralph.batch.repositories import Repositories
+from ralph.batch.reserving import release
+from ralph.batch.store import Store
+from ralph.batch.trying import Trying
+from ralph.errors import DiskError, QueueError, RalphError
+from ralph.files import make_private_directory, replace_file
+from ralph.notifying import Occasion, occasion_of
+
+
+class Pursuing:
+    """Works on goals that were claimed, each in the thread that calls it."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        trying: Trying,
+        lanes: Lanes,
+        *,
+        premises: Premises,
+        repositories: Repositories,
+        gate: Gate,
+        controls: Controls,
+        rules: Rules,
+    ) -> None:
+        self._store, self._engine, self._trying, self._lanes = store, engine, trying, lanes
+        self._premises, self._repositories = premises, repositories
+        self._gate, self._controls, self._rules = gate, controls, rules
+
+    def pursue(self, number: int, start: int, merge_only: bool) -> None:
+        """Do what is to be done for a goal. Which steps there are depends on nothing but the steps' own records."""
+        try:
+            goal = self._store.goal(number)
+            if goal.state is State.RUNNING and goal.starts == start:  # else its row was written, and nothing is left
+                try:
+                    self._carry_out(goal, merge_only)
+                finally:  # and not where a start that is over is taken up: the goal may be at its next one
+                    self._controls.live.pop(number, None)
+        except (DiskError, QueueError) as error:
+            self._park(number, error)
+        except OSError as error:
+            self._park(number, DiskError(error.filename or self._premises.root, error))
+        except Exception as error:  # a bug: nobody else would take the goal out of its state
+            try:
+                self._give_up(number, start, error)
+            except RalphError as worse:
+                self._park(number, worse)
+        finally:
+            self._controls.wake()
+
+    def _park(self, number: int, fault: RalphError) -> None:
+        """Stop here for good, for what follows could not be written down; the next start goes on from the last step."""
+        self._controls.fault = fault
+        self._controls.parked.add(number)
+        self._controls.wake()
+        threading.Event().wait()
+
+    def _carry_out(self, goal: BatchGoal, merge_only: bool) -> None:
+        if merge_only:
+            outcome = recorded_outcome(goal.unmerged or {})
+        else:
+            outcome = recorded_outcome(self._engine.step("attempt", lambda: self._trying.attempt(goal).record()))
+            if self._after_attempt(goal, outcome) is not Fate.MERGE:
+                return
+        goal = self._store.goal(goal.id)  # with what it has cost by now
+        landing = recorded_landing(self._engine.step("merge", lambda: self._lanes.land(goal, outcome).record()))
+        self._after_merge(goal, landing)
+
+    def _after_attempt(self, goal: BatchGoal, outcome: Outcome) -> Fate:
+        """Write down what an attempt has come to."""
+        run = outcome.run or goal.run  # an attempt that had no child was at no other run
+        before = goal.before(run)
+        facts: dict[str, object] = {"run": run, **before}
+        if outcome.cost_usd is not None:
+            facts["cost_usd"] = before["spent_usd"] + outcome.cost_usd
+        if outcome.tokens is not None:
+            facts["tokens"] = before["spent_tokens"] + outcome.tokens
+        if outcome.seconds:
+            facts["seconds"] = outcome.seconds
+        facts["iterations"] = goal.iterations + outcome.iterations
+        stopped = self._controls.requests(goal) > 0
+        asked = stopped or outcome.lent
+        decided = fate(goal, Ended(outcome.exit_code, outcome.reason, outcome.iterations, asked=asked))
+        match decided:
+            case Fate.MERGE:
+                self._store.note(goal, unmerged=outcome.record(), **facts)
+            case Fate.REQUEUE:
+                killed = 0 if outcome.iterations or asked else goal.killed + 1
+                # Whatever signal that took; where it was the budget, that is said instead.
+                why = (self._controls.over or "stopped") if stopped else outcome.reason
+                facts |= {"attempts": goal.attempts - 1, "killed": killed, "reason": why}
+                became = self._store.move(goal, State.QUEUED, facts)
+                self._tell(goal, became, f"{why}; it goes on where it was")
+            case Fate.RETRY | Fate.STUCK:
+                event = occasion_of(outcome.exit_code) or Occasion.STUCK
+                if outcome.end in BLOCKING and not self._gate.block(outcome.account, goal.id):
+                    event = None  # another goal of that account has met it, and that was said
+                said = f"Attempt {goal.attempt} ended with exit code {outcome.exit_code}: {outcome.reason}"
+                if outcome.check:
+                    said += f"\n\nThe check was red:\n{outcome.check}"
+                self._charge(goal, decided, outcome.reason, said, facts, event)
+                if decided is Fate.STUCK and outcome.hint:
+                    todo = outcome.hint.removesuffix("run this again")
+                    self._controls.tell(Kind.NOTE, f"{todo}ralph-runs retry {goal.label}", goal)
+        return decided
+
+    def _after_merge(self, goal: BatchGoal, landing: Landing) -> None:
+        match landing.what:
+            case Landed.DONE:
+                self._tidy_up(goal)
+                if self._store.move(goal, State.DONE, reason=landing.reason, unmerged=None):
+                    self._controls.tell(Kind.DONE, landing.reason, goal, Occasion.DONE)
+            case Landed.FAILED:
+                # The run that is to be merged is over: what comes next is another, and pays from what this one left.
+                facts = {"unmerged": None, "run": "", **goal.closed()}
+                self._charge(goal, retry_or_stuck(goal), landing.reason, landing.log or landing.reason, facts)
+            case Landed.HELD:
+                self._charge(goal, Fate.STUCK, landing.reason, landing.reason, {})
+            case Landed.STOPPED:
+                became = self._store.move(goal, State.QUEUED, reason=landing.reason)
+                self._tell(goal, became, f"{landing.reason}; it is merged at the next start")
+
+    def _charge(
+        self,
+        goal: BatchGoal,
+        decided: Fate,
+        reason: str,
+        log: str,
+        facts: Mapping[str, object],
+        event: Occasion | None = Occasion.STUCK,
+    ) -> None:
+        """Have a goal pay for an attempt: another one, or it is stuck; either way the reason is kept as a comment."""
+        to = State.QUEUED if decided is Fate.RETRY else State.STUCK
+        became = self._store.move(goal, to, facts, comment=log, reason=reason, killed=0)
+        self._tell(self._store.goal(goal.id), became, reason, retry=True, event=event)  # with what it has cost
+
+    def _tell(
+        self,
+        goal: BatchGoal,
+        became: State | None,
+        words: str,
+        *,
+        retry: bool = False,
+        event: Occasion | None = Occasion.STUCK,
+    ) -> None:
+        """Say what a goal that ran has become; nothing if somebody else has decided that."""
+        match became:
+            case State.CANCELLED:
+                branch = self._store.goal(goal.id).branch
+                self._controls.tell(Kind.CANCELLED, f"what it has committed is kept on {branch}, in the mirror", goal)
+            case State.QUEUED:
+                self._controls.tell(Kind.RETRY if retry else Kind.REQUEUED, words, goal)
+            case State.STUCK:
+                self._controls.tell(Kind.STUCK, words, goal, event)
+            case _:
+                pass
+
+    def _tidy_up(self, goal: BatchGoal) -> None:
+        """Remove the clone of a goal that is done, where all of it is safe elsewhere."""
+        mirror, clone = self._repositories.known(goal.repo).mirror, self._premises.clone(goal)
+        try:
+            kept = discard(mirror, clone, goal.branch)
+            if self._rules.mode(goal) is MergeMode.DIRECT:
+                mirror.retire(goal.branch, self._premises.git_name(goal))
+                release(mirror, goal.branch)
+        except Exception as error:  # it is merged, whatever an agent has made of its clone
+            kept = f"{type(error).__name__}: {error}"
+        if kept:
+            self._controls.tell(Kind.NOTE, f"its clone stays: {clone}: {kept}", goal)
+
+    def _give_up(self, number: int, start: int, error: Exception) -> None:
+        goal = self._store.goal(number)
+        make_private_directory(self._premises.papers(goal))
+        file = self._premises.papers(goal) / f"bug-{start}.log"
+        replace_file(file, "".join(traceback.format_exception(error)))
+        reason = f"a bug in ralph: {type(error).__name__}: {error}; see {file}"
+        if goal.state is State.RUNNING and goal.starts == start:
+            self._charge(goal, Fate.STUCK, reason, reason, {})
+        else:
+            self._controls.tell(Kind.NOTE, reason, goal)

@@ -1,0 +1,113 @@
+"""A push, and what the other side said to it."""
+
+import re
+from dataclasses import dataclass
+
+from ralph.batch.mirror import Mirror
+from ralph.batch.remotes import without_password
+from ralph.gitcommand import run_git
+
+_PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed")
+# A user's own repository has its branch checked out: its files move along if nothing in them is changed, and if
+# something is, the push is refused. Other repositories do not heed it.
+_ALONG = "--receive-pack=git -c receive.denyCurrentBranch=updateInstead receive-pack"
+_MOVED = re.compile(
+    r"stale info|fetch first|non-fast-forward|incorrect old value|reference already exists|cannot lock ref"
+)
+_OVERTAKEN = "failed to update ref"
+"""A server's words for another's push at the same instant (git 2.39); but also for a disk that it cannot write to."""
+_DIRTY = re.compile(
+    r"unstaged|uncommitted|staged changes|not up.to.date|would be overwritten|working (directory|tree)", re.I
+)
+
+
+# Who may push to the branch, and by which way, is no matter of what is pushed. GitHub answers so with "protected branch
+# hook declined" or "push declined due to repository rule violations", GitLab with "pre-receive hook declined".
+_CLOSED = re.compile(
+    r"protected (branch|ref)|\bGH006\b|not (allowed|authorized|permitted) to (force )?push|(pull|merge) request"
+    r"|only push commits if the committer|verified signature",
+    re.I,
+)
+_BY_RULE = ("hook declined", "repository rule violations")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The branch is at the commit now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The branch was no longer where it was expected: nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The other side does not want it; `by_rule`: a hook there has looked at the work, and that is what must change.
+
+    `closed`: the branch takes no push of ours, whatever is in it.
+    """
+
+    reason: str
+    by_rule: bool = False
+    closed: bool = False
+
+
+def push(mirror: Mirror, commit: str, branch: str, expected: str) -> Accepted | Moved | Rejected:
+    """Move an upstream branch from exactly `expected` (empty: from nothing) to `commit`, or nothing at all.
+
+    The expectation is what makes the push a claim: a branch that was moved, deleted or made meanwhile is not touched.
+    A fault of the connection is raised (`Unreachable`): then nobody here knows whether it arrived.
+    """
+    lease = f"--force-with-lease=refs/heads/{branch}:{expected}"
+    along = [_ALONG] if mirror.upstream.path is not None else []
+    where = (mirror.upstream.source(), f"{commit}:refs/heads/{branch}")
+    status, out, err = mirror.upstream.call(mirror.bare, *_PUSH, *along, lease, "--", *where)
+    if status == 0:
+        return Accepted()
+    answer = next((line for line in out.splitlines() if line.startswith("!\t")), "")
+    if not answer:
+        raise mirror.upstream.fault("push to", err)
+    reason = answer.rpartition("\t")[2]
+    if _MOVED.search(reason) or (_OVERTAKEN in reason and _tip(mirror, branch) != expected):
+        return Moved()
+    closed = any(_CLOSED.search(line) for line in (reason, *_told(err)))
+    by_rule = not closed and any(words in reason for words in _BY_RULE)
+    return Rejected(_explained(mirror, branch, reason, err), by_rule, closed)
+
+
+def in_the_way(mirror: Mirror, branch: str) -> str:
+    """What would have a push to this branch refused as things stand: changes in the files of a repository here."""
+    place = mirror.upstream.path
+    if place is None or run_git(place, "symbolic-ref", "--quiet", "HEAD")[1].strip() != f"refs/heads/{branch}":
+        return ""
+    # Submodules are not looked into by the push either.
+    status, out, _ = run_git(
+        place, "status", "--porcelain", "--untracked-files=no", "--no-renames", "--ignore-submodules=all"
+    )
+    if status != 0 or not out:  # a bare one has no files
+        return ""
+    changed = [line[3:] for line in out.splitlines()]
+    more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+    return f"{place} has {branch} checked out, and changes in {', '.join(changed[:3])}{more}"
+
+
+def _tip(mirror: Mirror, branch: str) -> str:
+    return mirror.upstream.list(mirror.bare).heads.get(branch, "")
+
+
+def _explained(mirror: Mirror, branch: str, reason: str, complaints: str) -> str:
+    told = _told(complaints)
+    words = without_password("; ".join(told))
+    if mirror.upstream.path is not None and _DIRTY.search(reason):
+        return (
+            f"{mirror.upstream.path} has {branch} checked out with changes that are not committed ({reason}):"
+            " commit or stash them"
+        )
+    return f"{mirror.upstream.shown} refused the push to {branch}: {reason}" + (f": {words}" if words else "")
+
+
+def _told(complaints: str) -> list[str]:
+    """The other side's own words."""
+    lines = [line.removeprefix("remote:").strip() for line in complaints.splitlines() if line.startswith("remote:")]
+    return [line for line in lines if line]

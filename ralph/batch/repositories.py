@@ -1,0 +1,123 @@
+"""The repositories that goals are for: each one's mirror is fetched once, beside all else, before its goals start."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ralph.batch.mirror import Mirror, Unreachable
+from ralph.batch.places import place_of
+from ralph.batch.pushing import in_the_way
+from ralph.errors import RalphError
+
+TRYING_AGAIN = "trying again"
+
+_STALE = 300.0
+"""Seconds after which a repository is fetched again before another goal of it starts."""
+
+_PAUSES = (1.0, 3.0, 9.0, 27.0, 60.0)
+"""Seconds between the tries to reach a repository that is elsewhere and was never fetched; then its goals are stuck."""
+
+
+@dataclass(slots=True)
+class Repository:
+    """One repository: its mirror, the lane in which its merges go one at a time, and whether goals may start."""
+
+    mirror: Mirror
+    lane: threading.Lock = field(default_factory=threading.Lock)
+    ready: bool = False
+    fault: str = ""
+    """Why no goal of it can start."""
+    note: str = ""
+    """What the user should know of it."""
+    waiting: str = ""
+    """What its goals wait for."""
+    in_the_way: str = ""
+    """What would have merges refused as things stand."""
+    base: str = ""
+    """The branch that work is merged to."""
+    has_check: bool = True
+
+
+class Repositories:
+    """Every repository of a queue. One that is slow or broken takes nobody's time but its own thread's."""
+
+    def __init__(self, open_mirror: Callable[[str], Mirror], changed: Callable[[], None]) -> None:
+        """`changed` is called when there is something new about a repository."""
+        self._open = open_mirror
+        self._changed = changed
+        self._known: dict[Path, Repository] = {}
+        self._fetched: dict[Path, float] = {}
+        self._lock = threading.Lock()
+        self._leaving = threading.Event()
+
+    def known(self, url: str) -> Repository:
+        """The repository of this address, whether it was fetched yet or not."""
+        place = place_of(url)
+        with self._lock:
+            if place not in self._known:
+                self._known[place] = Repository(self._open(url))
+            return self._known[place]
+
+    def prepared(self, url: str) -> Repository:
+        """The repository, which is fetched the first time that somebody asks this, and when that was long ago."""
+        repository, place = self.known(url), place_of(url)
+        with self._lock:
+            fetched = self._fetched.get(place)
+            stale = fetched is None or (repository.ready and time.monotonic() > fetched + _STALE)
+            if stale:
+                self._fetched[place] = time.monotonic()
+                repository.ready = False
+        if stale:
+            threading.Thread(target=self._fetch, args=(repository,), daemon=True).start()
+        return repository
+
+    def try_again(self, url: str) -> None:
+        """Have a repository that was out of reach fetched for the next goal that needs it."""
+        repository = self.known(url)
+        with self._lock:
+            self._fetched.pop(place_of(url), None)
+            repository.fault = ""
+
+    def leave(self) -> None:
+        """Wait for nobody any more."""
+        self._leaving.set()
+
+    def _fetch(self, repository: Repository) -> None:
+        try:
+            if self._refresh(repository):
+                base = repository.mirror.base()
+                repository.base, repository.has_check = base.branch, repository.mirror.has_check(base)
+                repository.in_the_way = in_the_way(repository.mirror, base.branch)
+                repository.waiting = ""
+                repository.ready = True
+        except RalphError as error:
+            repository.fault = _said(error)
+        except Exception as error:  # whatever it is: its goals must not wait for ever
+            repository.fault = f"{type(error).__name__}: {error}"
+        finally:
+            self._changed()
+
+    def _refresh(self, repository: Repository) -> bool:
+        """Fetch; what was fetched once is good to work on though its remote is away: only merges wait for that."""
+        pauses = () if repository.mirror.upstream.path is not None else _PAUSES  # a path is there, or it is not
+        for pause in (*pauses, None):
+            try:
+                repository.mirror.refresh()
+                return True
+            except Unreachable as error:
+                if repository.mirror.is_usable:
+                    repository.note = f"{error.message}; work goes on with what was fetched before, merges wait"
+                    return True
+                if pause is None:
+                    raise
+                repository.note = repository.waiting = f"{error.message}; {TRYING_AGAIN}"
+                self._changed()
+                if self._leaving.wait(pause):
+                    return False
+        return False
+
+
+def _said(error: RalphError) -> str:
+    return error.message + (f" ({error.hint})" if error.hint else "")

@@ -1,0 +1,41 @@
+"""What a run knows beyond its commits, kept in the mirror after every iteration: with the branch, enough to go on.
+
+`refs/ralph/state/<goal>` is a commit of the files below, without history. The commits' trailers tell the iterations
+and what they cost; the summary of older iterations stands nowhere else.
+"""
+
+from pathlib import Path
+
+from ralph.batch.mirror import Mirror
+from ralph.files import make_private_directory, replace_file
+
+_FILES = ("progress.jsonl", "summary.md", "run.json")
+_TAKEN_UP = "summary.md"
+"""The others speak of paths on the machine they were written on; `ralph run` makes them anew from the commits."""
+
+
+def keep_state(mirror: Mirror, branch: str, run_directory: Path) -> None:
+    """Keep a run's state beside its branch."""
+    entries: list[str] = []
+    for name in _FILES:
+        if (path := run_directory / name).is_file():
+            blob = mirror.bare.git("hash-object", "-w", "--no-filters", "--", str(path)).strip()
+            entries.append(f"100644 blob {blob}\t{name}\n")
+    tree = mirror.bare.git("mktree", said="".join(entries).encode()).strip()
+    who = mirror.upstream.identity(mirror.bare)
+    commit = mirror.bare.git("commit-tree", tree, "-m", f"state of {branch}", pinned=who).strip()
+    mirror.bare.git("update-ref", _ref(branch), commit)
+
+
+def take_up_state(mirror: Mirror, branch: str, run_directory: Path) -> None:
+    """Put back what a run that is known here by its branch alone had written down."""
+    if run_directory.exists():
+        return
+    status, text, _ = mirror.bare.run("cat-file", "blob", f"{_ref(branch)}:{_TAKEN_UP}")
+    if status == 0:
+        make_private_directory(run_directory)
+        replace_file(run_directory / _TAKEN_UP, text)
+
+
+def _ref(branch: str) -> str:
+    return f"refs/ralph/state/{branch.removeprefix('ralph/')}"

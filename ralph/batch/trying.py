@@ -1,0 +1,261 @@
+"""A goal's attempt, from the slot that it waits for to what its child is heard to say."""
+
+import contextlib
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+from ralph import lifetime, settings
+from ralph.batch.attempt import AttemptKit, Outcome, hold_attempt, unheard_end
+from ralph.batch.bulletin import Budget
+from ralph.batch.controls import MOMENT, Controls, Live, Rules
+from ralph.batch.gate import Gate, not_started
+from ralph.batch.goals import BatchGoal
+from ralph.batch.news import Kind
+from ralph.batch.plan import LIMIT, MOST_ATTEMPTS, STOPPED
+from ralph.batch.premises import Premises
+from ralph.batch.purse import Purse, Share, share_of
+from ralph.batch.repositories import Repositories, Repository
+from ralph.batch.reserving import reserve
+from ralph.batch.retrying import CONFLICTS, RALPH
+from ralph.batch.statekeeping import take_up_state
+from ralph.batch.store import Store
+from ralph.batch.updating import bring_up_to_date
+from ralph.budget import Limit, Limits, Spend, limit_reached
+from ralph.errors import DiskError, QueueError, RalphError, RepoError
+from ralph.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
+from ralph.failures import End
+from ralph.goal import parse_goal
+from ralph.journal import Journal, Saved
+from ralph.notifying import Occasion
+from ralph.standing import Standing
+from ralph.verdict import Verdict
+
+
+class Trying:
+    """Holds attempts, each in the thread that calls it."""
+
+    def __init__(
+        self,
+        store: Store,
+        premises: Premises,
+        repositories: Repositories,
+        gate: Gate,
+        controls: Controls,
+        rules: Rules,
+        purse: Purse,
+    ) -> None:
+        self._store, self._premises, self._repositories = store, premises, repositories
+        self._gate, self._controls, self._rules, self._purse = gate, controls, rules, purse
+        self._blind: set[str] = set()
+        """Agents of which is known that they do not name what the budget is in."""
+
+    def attempt(self, goal: BatchGoal) -> Outcome:
+        """Hold one attempt, if need be after a wait for a slot. A fault is an outcome: it is what the step records."""
+        try:
+            with self._slot(goal) as free:
+                if not free:
+                    return Outcome(STOPPED, "stopped before it started")
+                started = lifetime.passed()
+                outcome = self._hold(goal)
+                return replace(outcome, seconds=round(goal.seconds + lifetime.passed() - started, 3))
+        except (DiskError, QueueError) as error:
+            self._controls.fault = error  # not the goal's doing: all stops, and goes on at the next start
+            return Outcome(STOPPED, error.message)
+        except RalphError as error:
+            return Outcome(error.exit_code, error.message)
+
+    @contextlib.contextmanager
+    def _slot(self, goal: BatchGoal) -> Generator[bool]:
+        """Wait for a slot: there are only fewer than goals at work where a worker began with fewer than the last."""
+        free = False
+        while not self._controls.requests(goal) and not free:
+            free = self._controls.slots.acquire(timeout=MOMENT)
+        try:
+            yield free
+        finally:
+            if free:
+                self._controls.slots.release()
+
+    def _hold(self, goal: BatchGoal) -> Outcome:
+        repository = self._repositories.known(goal.repo)
+        goal = self._with_own_branch(goal, repository)
+        repository.mirror.clone(self._premises.clone(goal), goal.branch)
+        take_up_state(repository.mirror, goal.branch, self._premises.run_directory(goal))
+        kit = AttemptKit(
+            mirror=repository.mirror,
+            premises=self._premises,
+            env=self._rules.env,
+            flags=["--trust-envrc"] if goal.trust_envrc else [],
+            stop_requests=lambda: self._controls.requests(goal),
+            observe=lambda event, at, spend: self._observe(goal, event, at, spend),
+            at_work=lambda child: self._controls.at_work(goal, child),
+        )
+        if (over := unheard_end(goal, kit)) is not None:
+            if over.cost_usd is not None and over.tokens is not None:
+                self._purse.found(goal.id, _in_all(goal, over.run, over.cost_usd, over.tokens))
+            return over
+        if goal.attempts > 1:
+            self._bring_up_to_date(goal, repository)
+        share = self._share(goal)
+        if share.used_up:
+            return Outcome(LIMIT, limit_reached(share.used_up))
+        kit = replace(kit, flags=[*kit.flags, *share.flags])
+        number = f", attempt {goal.attempt} of {MOST_ATTEMPTS}" if goal.attempt > 1 else ""
+        self._controls.tell(Kind.STARTED, f"on {goal.branch}{number}", goal)
+        used = Spend(goal.cost_usd, goal.tokens)
+        self._controls.live[goal.id] = Live(
+            Standing("starting"), goal.cost_usd, goal.tokens, time.time(), used, goal.seconds
+        )
+        comments = self._store.comments(goal)
+        self._controls.heard[goal.id] = comments[-1].id if comments else 0
+        try:
+            outcome = hold_attempt(goal, comments, kit)
+        finally:
+            del self._controls.heard[goal.id]
+            self._controls.spared.discard(goal.id)
+        if outcome.not_before is not None and outcome.end == End.USAGE_LIMIT:
+            self._hold_back(goal, Kind.NOTE, "its usage limit lasts longer than it may take", outcome.not_before)
+        return self._judged_by(share, goal, outcome)
+
+    def _judged_by(self, share: Share, goal: BatchGoal, outcome: Outcome) -> Outcome:
+        """Tell a limit that is the budget's from the goal's own: with what is left for all, if anything, it goes on."""
+        if outcome.exit_code != LIMIT or outcome.limit not in share.lent:
+            return outcome
+        why = "its share of the budget is used up"
+        if outcome.limit == Limit.DURATION:  # and what is left of it only grows less
+            self._controls.outlasted.add(goal.id)
+            why = "it cannot go on within --max-time"
+        return replace(outcome, exit_code=STOPPED, reason=why, lent=True)
+
+    def _with_own_branch(self, goal: BatchGoal, repository: Repository) -> BatchGoal:
+        """See to it that no goal of another queue, which shares the mirror, works on the same branch."""
+        owner = self._premises.git_name(goal)
+        if reserve(repository.mirror, goal.branch, owner):
+            return goal
+        branch = f"{goal.branch}-{self._store.queue_id}"
+        if not reserve(repository.mirror, branch, owner):
+            raise RepoError(f"{goal.branch} and {branch} are other goals' in the mirror", "name another with `branch:`")
+        self._controls.tell(Kind.NOTE, f"{goal.branch} is another queue's: works on {branch}", goal)
+        self._store.note(goal, branch=branch)
+        return replace(goal, branch=branch)
+
+    def _share(self, goal: BatchGoal) -> Share:
+        """What an attempt that starts now may use."""
+        left = self._purse.lend(goal.id)
+        earlier = Spend(goal.spent_usd, goal.spent_tokens)
+        if left == Budget() and earlier == Spend():
+            return Share()
+        saved = Journal(self._premises.run_directory(goal)).load()
+        run = Spend()
+        if isinstance(saved, Saved) and not saved.finished:
+            run = saved.run.spend
+            if (
+                saved.run.id == goal.run
+            ):  # a session that was cut off with its worker may be in the queue's figures alone
+                run = run.at_least(Spend(goal.cost_usd - goal.spent_usd, goal.tokens - goal.spent_tokens))
+        return share_of(self._limits(goal), earlier, run, left)
+
+    def _limits(self, goal: BatchGoal) -> Limits:
+        """A goal's own limits, from wherever its child takes them."""
+        front_matter = parse_goal(goal.text, Path(goal.path)).front_matter
+        clone = self._premises.clone(goal)
+        chosen = settings.load(
+            env=self._rules.env, root=clone, flags=goal.settings, front_matter=front_matter, goal=Path(goal.path)
+        )
+        return chosen.limits
+
+    def _bring_up_to_date(self, goal: BatchGoal, repository: Repository) -> None:
+        updated = bring_up_to_date(repository.mirror, self._premises.clone(goal), goal.branch)
+        if updated.in_the_way:
+            self._controls.tell(Kind.NOTE, f"works on without what is new on its base: {updated.in_the_way}", goal)
+        if not updated.conflicts:
+            return
+        before = [comment.text for comment in self._store.comments(goal) if comment.author == RALPH]
+        words = (
+            f"{CONFLICTS} These files have conflicts in them, marked with"
+            " <<<<<<< and >>>>>>>: resolve them first, so that what both sides intended holds."
+        )
+        told = "\n\n".join([*before[-1:], words, "\n".join(updated.conflicts)])
+        if told not in before:  # a worker may have been cut off here
+            self._store.comment(goal, RALPH, told)
+
+    def _observe(self, goal: BatchGoal, event: Event, at: str, spend: Spend) -> None:
+        live = self._controls.live[goal.id]
+        if isinstance(event, RunStarted) and event.cost_usd is not None and event.tokens is not None:
+            live = replace(live, before=_in_all(goal, event.run, event.cost_usd, event.tokens))
+        used = {"cost_usd": live.before.cost_usd + spend.cost_usd, "tokens": live.before.tokens + spend.tokens}
+        now = replace(live, standing=live.standing.after(event, at), **used)
+        self._controls.live[goal.id] = now
+        match event:
+            case Usage():
+                self._heed_budget(goal, Spend(now.cost_usd, now.tokens))
+            case RunStarted():
+                self._controls.accounts[goal.id] = event.agent
+                self._store.note(goal, run=event.run, **goal.before(event.run), **used)
+                self._purse.found(goal.id, live.before)
+                if event.envrc.startswith("not used"):  # its advice is for who stands in the clone
+                    why = event.envrc.partition("; ")[0]
+                    self._controls.tell(Kind.NOTE, f".envrc is {why}; --trust-envrc trusts it", goal)
+            case IterationEnded():
+                self._store.note(goal, **used)
+                self._gate.goes_on(self._controls.accounts.get(goal.id, ""))
+                self._say_what_is_unseen(goal, spend)
+                said = "claims DONE" if event.verdict == Verdict.DONE else event.summary
+                self._controls.tell(Kind.ITERATION, f"iteration {event.iteration}: {said}", goal)
+            case CheckEnded():
+                self._controls.tell(Kind.CHECK, _judged(event), goal)
+            case Waiting(reason, until):
+                if reason.startswith(End.USAGE_LIMIT) and until is not None:
+                    self._hold_back(goal, Kind.WAITING, reason, until)
+                else:
+                    self._controls.tell(Kind.WAITING, reason, goal)
+            case _:
+                pass
+
+    def _hold_back(self, goal: BatchGoal, kind: Kind, words: str, until: float) -> None:
+        """A goal has met its account's usage limit: no other of that account is started before it resets."""
+        account = self._controls.accounts.get(goal.id, "")
+        if self._gate.wait_for(account, until):
+            words += f"; {not_started(account, until)}"
+        self._controls.tell(kind, words, goal, Occasion.QUOTA if self._gate.tell_once(account) else None)
+
+    def _heed_budget(self, goal: BatchGoal, used: Spend) -> None:
+        """Write down what a goal has used; if that was the last of the budget, all that is at work ends, now.
+
+        A goal that has used it up alone is held by the limit that it was given: it hears the call out, and wraps up.
+        """
+        self._purse.note(goal.id, used)
+        if reached := self._purse.reached:
+            self._controls.halt(reached, but=self._purse.taken_by)
+
+    def _say_what_is_unseen(self, goal: BatchGoal, spend: Spend) -> None:
+        """Say once of an agent that it names no cost, or no tokens, where a budget goes by them."""
+        budget, account = self._purse.budget, self._controls.accounts.get(goal.id, "its agent")
+        unseen = [
+            *(["cost"] if budget.cost_usd is not None and not spend.cost_usd and not spend.costed else []),
+            *(["tokens"] if budget.tokens is not None and not spend.knows_tokens else []),
+        ]
+        if unseen and account not in self._blind:
+            self._blind.add(account)
+            flags = " and ".join(f"--max-{measure}" for measure in unseen)
+            words = f"{account} names no {' and no '.join(unseen)}: {flags} cannot hold it; --max-time can"
+            self._controls.unseen |= {*unseen}
+            self._controls.cautions[words] = ""  # no merge mends that
+            self._controls.tell(Kind.NOTE, words)
+
+
+def _in_all(goal: BatchGoal, run: str, cost_usd: float, tokens: int) -> Spend:
+    """What a goal has used over all its runs, if this one has used so much."""
+    before = goal.before(run)
+    return Spend(before["spent_usd"] + cost_usd, int(before["spent_tokens"]) + tokens)
+
+
+def _judged(check: CheckEnded) -> str:
+    """What the check has said, in a line."""
+    if check.exit_code == 0:
+        return "green"
+    lines = [line.strip() for line in check.output.splitlines() if line.strip()]
+    how = "out of time" if check.exit_code is None else f"exit {check.exit_code}"
+    return f"red ({how})" + (f": {lines[-1]}" if lines else "")

@@ -1,0 +1,91 @@
+"""A goal's branch, brought up to date with its base before it is worked on again."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.batch.bare import UNTOUCHED
+from ralph.batch.mirror import Mirror
+from ralph.batch.squash import commit, merge_trees, tampered, with_protected_of
+from ralph.errors import RepoError
+from ralph.gitcommand import last_line, run_git, succeeded
+from ralph.gitrepo import Repo
+
+_CONFLICTS = "Conflicts, with their markers in place:"
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The branch's last commit; the files with conflict markers in them; whether the branch moved, and if not, why."""
+
+    tip: str
+    conflicts: tuple[str, ...] = ()
+    restored: tuple[str, ...] = ()
+    """Protected files that the branch had changed, and that are the base's again."""
+    moved: bool = False
+    in_the_way: str = ""
+
+
+def bring_up_to_date(mirror: Mirror, clone: Path, branch: str) -> Updated:
+    """Merge the base into the branch, in the mirror and in its clone, files included; conflicts are committed as such.
+
+    The first parent is the branch, so that its iterations stay on the first-parent line. What is not committed in the
+    clone stays as it is, and so does all else if it stands in the way.
+    """
+    tip = mirror.save(clone, branch, None)
+    if tip is None:
+        raise RepoError(f"{clone} has no branch {branch}", "move it away: the next attempt then gets a new clone")
+    base = mirror.base(branch)
+    bare = mirror.bare
+    if bare.is_ancestor(base.tip, tip) and not tampered(bare, base.tip, tip):
+        return Updated(tip, _left_conflicts(mirror, tip))
+    # As `git describe` writes them: exactly these commits, and names that say in the markers whose text it is.
+    merged = merge_trees(bare, f"{branch}-g{tip}", f"{base.branch}-g{base.tip}")
+    if not merged.tree:
+        return Updated(tip, in_the_way=f"{base.branch} cannot be merged: {merged.log}")
+    tree, conflicts = merged.tree, merged.conflicts
+    restored = tampered(bare, base.tip, tree)
+    if restored:
+        tree = with_protected_of(bare, base.tip, tree)
+        conflicts = tuple(path for path in conflicts if path not in restored)
+    message = f"Merge {base.branch} into {branch}\n"
+    if conflicts:
+        message += f"\n{_CONFLICTS}\n\n" + "".join(f"    {path}\n" for path in conflicts)
+    new = commit(bare, tree, (tip, base.tip), message, mirror.upstream.identity(bare))
+    if why := _move(mirror, clone, branch, tip, new):
+        return Updated(tip, in_the_way=why)
+    bare.git("update-ref", f"refs/heads/{branch}", new, tip)
+    return Updated(new, conflicts, tuple(restored), moved=True)
+
+
+def _left_conflicts(mirror: Mirror, tip: str) -> tuple[str, ...]:
+    """The conflicts that a merge of ours has left, if nothing was done since: a worker may have been cut off here."""
+    message = mirror.bare.git("log", "-1", "--format=%B", tip)
+    _, found, paths = message.partition(f"\n{_CONFLICTS}\n\n")
+    return tuple(line.removeprefix("    ") for line in paths.rstrip("\n").split("\n")) if found else ()
+
+
+def _move(mirror: Mirror, clone: Path, branch: str, old: str, new: str) -> str:
+    """Move the clone's files, index and branch from one commit to the other, or nothing; say what stands in the way.
+
+    With the mirror's settings: the clone's own could name programs (`filter.*.smudge`) that git would run, and
+    (`core.worktree`) files that are not the clone's.
+    """
+    root = clone.resolve()
+    if (root / ".git").is_symlink() or not (root / ".git").is_dir():
+        return "the clone's repository is not in it"
+    repo = Repo(root, root / ".git", has_identity=False)
+    repo.clear_stale_locks()
+    if repo.branch() != branch:
+        return f"the clone is not on {branch}"
+    own = f"--git-dir={repo.git_dir}"
+    if run_git(repo.root, own, "cat-file", "-e", new, pinned=UNTOUCHED)[0] != 0:
+        return "the clone does not borrow the mirror's objects any more"
+    pinned = {"GIT_INDEX_FILE": str(repo.git_dir / "index"), "GIT_WORK_TREE": str(repo.root)}
+    mirror.bare.run("update-index", "-q", "--refresh", pinned=pinned)
+    moving = ("-C", str(repo.root), "read-tree", "-m", "-u", "--no-recurse-submodules", old, new)
+    status, _, err = mirror.bare.run(*moving, pinned=pinned)
+    if status != 0:
+        return last_line(err)
+    here = (own, "update-ref", f"refs/heads/{branch}", new, old)
+    succeeded(repo.root, here, run_git(repo.root, *here, pinned=UNTOUCHED))
+    return ""

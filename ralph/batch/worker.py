@@ -1,0 +1,319 @@
+"""The queue worker: starts what may start, stops what must stop, until the queue is drained or somebody says so."""
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from ralph.batch.admission import Admission
+from ralph.batch.bulletin import Budget
+from ralph.batch.controls import MOMENT, Controls, Rules
+from ralph.batch.engine import Engine, Pursue, key
+from ralph.batch.forecast import foretold
+from ralph.batch.gate import Gate, not_started
+from ralph.batch.goals import BatchGoal, State
+from ralph.batch.news import PAUSED, Kind
+from ralph.batch.plan import LIMIT, batch_exit_code, startable, waits_in_vain
+from ralph.batch.posting import Posting
+from ralph.batch.premises import Premises
+from ralph.batch.purse import Purse
+from ralph.batch.repositories import Repositories
+from ralph.batch.retrying import USER
+from ralph.batch.store import Store
+from ralph.errors import Interrupted, QueueError
+from ralph.mailbox import Mailbox
+from ralph.process import Signals
+from ralph.quantities import timestamp
+from ralph.steering import Act
+
+_PATIENCE = {1: 60.0, 2: 20.0}
+"""Seconds that goals at work have to end, asked once and asked twice: an agent has 25 of them."""
+_LAST_PUSH = 3.0
+"""The same, asked twice, where nothing but merges is left: a push that hangs answers to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """What a queue worker is to do."""
+
+    slots: int
+    until_drained: bool
+    budget: Budget
+    """What all goals together may use while it works."""
+    named: frozenset[int] = frozenset()
+    """The goals that the exit code is about; without any, all that it worked on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """How a queue worker has ended."""
+
+    exit_code: int
+    over: str = ""
+    """What of the budget was used up, with all that was used in the end; empty: nothing was."""
+
+
+class QueueWorker:
+    """One per queue: see `sole`."""
+
+    def __init__(
+        self,
+        order: WorkOrder,
+        store: Store,
+        engine: Engine,
+        pursue: Pursue,
+        *,
+        admission: Admission,
+        premises: Premises,
+        repositories: Repositories,
+        gate: Gate,
+        controls: Controls,
+        rules: Rules,
+        purse: Purse,
+        posting: Posting,
+        signals: Signals,
+        still_sole: Callable[[], bool],
+    ) -> None:
+        self._order, self._store, self._engine, self._pursue = order, store, engine, pursue
+        self._admission, self._premises, self._repositories = admission, premises, repositories
+        self._gate, self._controls, self._rules, self._signals = gate, controls, rules, signals
+        self._purse, self._posting, self._still_sole = purse, posting, still_sole
+        self._worked: set[int] = set(order.named)
+        self._last_comment = 0
+        self._asked_at = math.inf
+        self._is_paused = False
+        self._foretold_at = 0
+        """How many goals were done when it was last foretold what the others take."""
+        self._is_forewarned = False
+
+    def work(self) -> Worked:
+        """Work until the queue is drained, the budget spent or a signal came."""
+        if self._store.paused:
+            self._put_back()
+        self._take_up(self._engine.launch(self._pursue))
+        while True:
+            goals = self._store.goals()
+            self._heed_signals()
+            self._heed_user(goals)
+            self._heed_pause()
+            self._heed_budget(goals)
+            self._posting.post()
+            running = {goal.id for goal in goals if goal.state is State.RUNNING}
+            if not self._controls.ending:
+                self._worked |= self._admission.turn_away(goals)
+                running |= set() if self._is_paused else self._start(goals)
+            if not running and (self._controls.ending or self._is_drained(goals)):
+                return self._leave()
+            if not running and (late := self._out_of_time(goals)):
+                self._controls.halt(late)
+                continue  # which says so, and leaves
+            if self._has_waited_enough(running):  # something hangs, a push say: the next start takes it up
+                return self._leave()
+            self._controls.woken.wait(MOMENT)
+            self._controls.woken.clear()
+
+    def _put_back(self) -> None:
+        """Have attempts that were cut off wait like all else in a paused queue; before the engine takes them up.
+
+        A merge that was cut off goes on: it may have reached its remote, and it holds no session.
+        """
+        for goal in self._store.goals():
+            if goal.state is not State.RUNNING or goal.unmerged is not None:
+                continue
+            self._worked.add(goal.id)
+            why = "the last worker was cut off, and the queue is paused"
+            if self._store.move(goal, State.QUEUED, attempts=goal.attempts - 1, reason=why) is State.QUEUED:
+                self._controls.tell(Kind.NOTE, f"queued again: {why}", goal)
+
+    def _take_up(self, unfinished: set[str]) -> None:
+        """See to the goals that a worker which is gone had claimed: those that the engine knows go on by themselves."""
+        goals = self._store.goals()
+        for goal in goals:
+            if goal.state is not State.RUNNING:
+                continue
+            self._worked.add(goal.id)
+            if key(goal) in unfinished:
+                self._controls.tell(Kind.NOTE, "goes on: the last worker was cut off", goal)
+            else:  # it was claimed, and no more
+                attempts = goal.attempts - (0 if goal.unmerged else 1)
+                self._store.move(goal, State.QUEUED, attempts=attempts, reason="")
+
+    def _heed_signals(self) -> None:
+        if self._signals.count:
+            self._stop(min(self._signals.count, 2), "stopping")
+        if self._controls.fault is None and not self._still_sole():
+            self._controls.fault = QueueError(
+                "the lock of the queue was lost: another worker may have it", "start again"
+            )
+            self._stop(2, "")
+        if self._controls.fault is not None:
+            self._stop(1, f"stopping: {self._controls.fault.message}")
+
+    def _stop(self, level: int, words: str) -> None:
+        """Ask whoever is at work to end: 1 soon, 2 at once."""
+        if level > self._controls.stop:
+            self._controls.stop = level
+            self._asked_at = time.monotonic()
+            self._repositories.leave()
+            self._controls.tell(
+                Kind.NOTE, f"{words}; goals go on at the next start" if level == 1 else "stopping at once"
+            )
+
+    def _has_waited_enough(self, running: set[int]) -> bool:
+        if not self._controls.ending:
+            return False
+        if running <= self._controls.parked:
+            return True
+        if not self._controls.stop:  # but the budget is used up: who is not asked to end may take his time
+            asked = running - self._controls.merging.keys() - self._controls.spared
+            return bool(asked) and time.monotonic() > self._asked_at + _PATIENCE[1]
+        only_merges = self._controls.stop > 1 and running <= self._controls.merging.keys()
+        patience = _LAST_PUSH if only_merges else _PATIENCE[self._controls.stop]
+        return time.monotonic() > self._asked_at + patience
+
+    def _heed_user(self, goals: Sequence[BatchGoal]) -> None:
+        """Pass on what the user has asked of goals that are at work, and see what he has tried again."""
+        self._controls.cancelled = frozenset(goal.id for goal in goals if goal.cancelling)
+        self._gate.unblock_for({goal.id for goal in goals if goal.state in (State.QUEUED, State.CANCELLED)})
+        running = {goal.id: goal for goal in goals if goal.state is State.RUNNING}
+        self._pass_on_comments(running)
+        self._wake(running)
+
+    def _wake(self, running: Mapping[int, BatchGoal]) -> None:
+        """Have goals go on that wait for a usage limit, and others of their accounts start."""
+        for number in self._store.take_woken():
+            if (goal := running.get(number)) is not None:
+                self._gate.lift(self._admission.account(goal))
+                self._controls.outlasted.clear()  # who could not have waited for it may have no need to
+                Mailbox(self._premises.run_directory(goal)).post(Act.WAKE, "", timestamp(time.time()))
+
+    def _pass_on_comments(self, running: Mapping[int, BatchGoal]) -> None:
+        """Tell running sessions what the user remarks meanwhile; what came before stands in their goals' texts."""
+        for comment in self._store.comments_after(self._last_comment):
+            goal, heard = running.get(comment.goal), self._controls.heard.get(comment.goal)
+            if comment.author == USER and goal is not None and heard is not None and comment.id > heard:
+                directory = self._premises.run_directory(goal)
+                if not directory.is_dir():
+                    return  # its run is about to begin: the next time
+                Mailbox(directory).post(Act.TELL, comment.text, timestamp(comment.at))
+            self._last_comment = comment.id
+
+    def _heed_pause(self) -> None:
+        if (paused := self._store.paused) == self._is_paused:
+            return
+        self._is_paused = paused
+        self._controls.tell(Kind.NOTE, PAUSED if paused else "resumed: goals are started again")
+
+    def _heed_budget(self, goals: Sequence[BatchGoal]) -> None:
+        """See what goals have used that their own events did not say, and how late it is."""
+        self._purse.reckon(goals)
+        if reached := self._purse.reached:
+            self._controls.halt(reached, but=self._purse.taken_by)
+        if not self._controls.over:
+            self._foretell(goals)
+        elif self._asked_at == math.inf:
+            self._asked_at = time.monotonic()
+            self._repositories.leave()
+            later = "goals go on at the next start, which has a budget of its own"
+            words = later if self._has_more(goals) else "nothing is left to do"
+            self._controls.tell(Kind.BUDGET, f"{self._controls.over}: stopping; {words}")
+
+    def _has_more(self, goals: Sequence[BatchGoal]) -> bool:
+        """Tell whether another start would find anything to do by itself."""
+        at_work = any(goal.state is State.RUNNING for goal in goals)
+        return at_work or bool(self._could_start(goals, self._admission.refused(goals)))
+
+    def _foretell(self, goals: Sequence[BatchGoal]) -> None:
+        """Say once when the rest of the budget will probably not do: there is time to do something about it."""
+        done = sum(goal.state is State.DONE for goal in goals)
+        if self._is_forewarned or self._purse.budget == Budget() or done == self._foretold_at:
+            return
+        self._foretold_at = done
+        found = foretold(goals, self._posting.bulletin())
+        if found is not None and (short := found.exceeds(self._purse.left)):
+            self._is_forewarned = True
+            flags = " and ".join(f"--max-{measure}" for measure in short)
+            self._controls.tell(Kind.NOTE, f"{flags} will probably not do: {found.words}")
+
+    def _start(self, goals: Sequence[BatchGoal]) -> set[int]:
+        """Claim what may start, as far as there are slots; what only has to be merged needs none. Tell which did."""
+        began: set[int] = set()
+        running = {goal.id for goal in goals if goal.state is State.RUNNING}
+        free = self._order.slots - len(running - self._controls.merging.keys())
+        for goal in startable(goals, self._is_held_back):
+            merge_only = self._rules.merges_only(goal)
+            if free <= 0 and not merge_only:
+                continue
+            changes: dict[str, object] = {"starts": goal.starts + 1, "reason": ""}
+            if not merge_only:
+                changes |= {"attempts": goal.attempts + 1, "unmerged": None}
+                if goal.unmerged is not None:  # that run is over: what comes now is another, and pays from what is left
+                    changes |= {"run": "", **goal.closed()}
+            if self._store.move(goal, State.RUNNING, changes, as_seen=True):
+                free -= not merge_only
+                self._worked.add(goal.id)
+                self._engine.start(self._store.goal(goal.id), merge_only=merge_only)
+                began.add(goal.id)
+        return began
+
+    def _is_held_back(self, goal: BatchGoal) -> bool:
+        return goal.id in self._controls.outlasted or self._admission.holds_back(goal)
+
+    def _is_drained(self, goals: Sequence[BatchGoal]) -> bool:
+        """Tell whether nothing of what is queued can start any more by itself."""
+        return self._order.until_drained and not self._could_start(goals, self._admission.refused(goals))
+
+    def _could_start(self, goals: Sequence[BatchGoal], held_back: Collection[int]) -> set[int]:
+        """The queued goals that will start sooner or later, if those that are held back do not."""
+        stays = {*held_back, *waits_in_vain(goals, held_back)}
+        return {goal.id for goal in goals if goal.state is State.QUEUED} - stays
+
+    def _out_of_time(self, goals: Sequence[BatchGoal]) -> str:
+        """Why nothing that is queued can start before the time of the budget is over; empty: something can.
+
+        Nobody is kept waiting for that: the time would be over, and nothing done. What serves a queue waits for more.
+        """
+        seconds = self._purse.left.seconds
+        if seconds is None or not self._order.until_drained:
+            return ""
+        waits = {account: until for account, until in self._gate.state()[0].items() if until > time.time() + seconds}
+        late = {
+            goal.id for goal in goals if self._admission.account(goal) in waits and not self._rules.merges_only(goal)
+        }
+        if self._could_start(goals, {*self._admission.refused(goals), *late, *self._controls.outlasted}):
+            return ""
+        return "; ".join(["nothing can go on within --max-time", *(not_started(*wait) for wait in waits.items())])
+
+    def _leave(self) -> Worked:
+        self._repositories.leave()
+        over = self._over_in_the_end()
+        goals = self._store.goals()
+        known = {goal.id: goal for goal in goals}
+        held_back = self._admission.refused(goals)
+        for number, blocker in held_back.items():
+            reason = f"not started: {self._admission.account(known[number])} refuses us, see {known[blocker].label}"
+            self._store.note(known[number], reason=reason)
+            self._controls.tell(Kind.NOTE, reason, known[number])
+        for number, parent in waits_in_vain(goals, held_back).items():
+            words = f"waits for {parent.label} ({parent.name}), which is {parent.state}"
+            self._controls.tell(Kind.NOTE, words, known[number])
+        if self._controls.fault is not None:
+            raise self._controls.fault
+        if (number := self._signals.first) is not None:
+            return Worked(Interrupted(number).exit_code, over)
+        if over and (self._has_more(goals) or not self._order.until_drained):
+            return Worked(LIMIT, over)
+        left = set[int]() if self._order.named else {goal.id for goal in goals if goal.state is State.QUEUED}
+        return Worked(batch_exit_code(goal for goal in goals if goal.id in self._worked | left), over)
+
+    def _over_in_the_end(self) -> str:
+        """Why the budget has ended the work; what goals used until they had ended counts, and is in their rows, too."""
+        if not (halted := self._controls.over):
+            return ""
+        goals = self._store.goals()
+        self._purse.reckon(goals)
+        over = self._purse.reached or halted
+        for goal in goals:
+            if goal.state is State.QUEUED and goal.reason == halted != over:
+                self._store.note(goal, reason=over)
+        return over

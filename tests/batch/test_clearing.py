@@ -1,0 +1,639 @@
+"""What `ralph-runs gc` may remove: random histories of clones, made with real git, and never a commit lost."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ralph.batch.bare import Bare
+from ralph.batch.clearing import Clearing, Holding, What
+from ralph.batch.database import default_url
+from ralph.batch.discarding import kept
+from ralph.batch.goals import BatchGoal, State, Submission
+from ralph.batch.mirror import Mirror
+from ralph.batch.premises import Premises, premises
+from ralph.batch.sole import sole_worker, unless_served
+from ralph.batch.store import Store, open_store
+from tests.support.git_repos import EMAIL, NAME, git, make_repo
+from tests.support.upstreams import make_upstream, refreshed, work
+
+EXAMPLES = int(os.environ.get("GC_EXAMPLES", "12"))  # a second each; give it hundreds after a change
+WHO = ("-c", f"user.name={NAME}", "-c", f"user.email={EMAIL}")
+
+
+@dataclass
+class Scene:
+    """A queue with one goal, which is over, and the clone that it was worked on in."""
+
+    store: Store
+    place: Premises
+    mirror: Mirror
+    goal: BatchGoal
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def clone(self) -> Path:
+        return self.place.clone(self.goal)
+
+    def clear(self) -> dict[What, str]:
+        """Remove what can go; say of each that does not why."""
+        goals = {self.place.clone(goal).name: goal for goal in self.store.goals()}
+        clearing = Clearing(self.place, goals)
+        return {found.what: self._cleared(clearing, found) for found in clearing.survey()}
+
+    def _cleared(self, clearing: Clearing, found: Holding) -> str:
+        return clearing.remove(found, self.claim) if found.goes else found.why
+
+    def claim(self, goal: BatchGoal | None) -> contextlib.AbstractContextManager[bool]:
+        return unless_served(default_url(self.place.ralph_dir)) if goal is None else self.store.as_seen(goal)
+
+    def new_text(self) -> str:
+        return f"text number {next(self.numbers)}\n"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An upstream repository that all scenes are about."""
+    ignoring = {".gitignore": "ignored/\n*.o\n"}
+    return make_upstream(tmp_path_factory.mktemp("upstream") / "up.git", {"a.txt": "a\n", **ignoring})
+
+
+def made(base: Path, folder: Path, state: State = State.DONE) -> Scene:
+    ralph_dir = folder / "ralph"
+    ralph_dir.mkdir(parents=True)
+    store = open_store(default_url(ralph_dir))
+    assert store is not None
+    asked = Submission("speed", "Speed", "## Objective\nx\n", "/goals/speed.md", str(base))
+    (submitted,) = store.submit([asked], State.QUEUED)
+    goal = submitted.goal
+    mirror = refreshed(folder, base)
+    place = premises(ralph_dir, store.queue_id)
+    mirror.clone(place.clone(goal), goal.branch)
+    if state in (State.DONE, State.STUCK):
+        store.move(goal, State.RUNNING)
+        store.move(store.goal(goal.id), state)
+    elif state is State.CANCELLED:
+        store.cancel(goal)
+    return Scene(store, place, mirror, store.goal(goal.id))
+
+
+@pytest.fixture
+def scene(base: Path, tmp_path: Path) -> Iterator[Scene]:
+    scene = made(base, tmp_path)
+    yield scene
+    scene.store.close()
+
+
+# What an agent may do to its clone. Each is handed a random number to choose by.
+
+
+def commit(scene: Scene, number: int) -> None:
+    (scene.clone / f"f{number % 3}.txt").write_text(scene.new_text())
+    _commit(scene.clone, "work")
+
+
+def amend(scene: Scene, number: int) -> None:
+    (scene.clone / "amended.txt").write_text(scene.new_text())
+    git(scene.clone, "add", "--all")
+    git(scene.clone, *WHO, "commit", "--quiet", "--amend", "-mamended")
+
+
+def reset(scene: Scene, number: int) -> None:
+    commit(scene, number)
+    git(scene.clone, "reset", "--quiet", "--hard", "HEAD^")
+
+
+def branch(scene: Scene, number: int) -> None:
+    git(scene.clone, "switch", "--quiet", "--force-create", f"idea-{number}")
+    commit(scene, number)
+    if number % 2:
+        git(scene.clone, "switch", "--quiet", "--force", "ralph/speed")
+        if number % 3 == 0:
+            git(scene.clone, "branch", "--quiet", "--delete", "--force", f"idea-{number}")
+
+
+def detach(scene: Scene, number: int) -> None:
+    git(scene.clone, "switch", "--quiet", "--detach", "--force")
+    commit(scene, number)
+    if number % 2:
+        git(scene.clone, "switch", "--quiet", "--force", "ralph/speed")
+
+
+def stash(scene: Scene, number: int) -> None:
+    (scene.clone / "a.txt").write_text(scene.new_text())
+    git(scene.clone, *WHO, "stash", "--quiet")
+    if number % 2:
+        git(scene.clone, "stash", "drop", "--quiet")
+
+
+def tag(scene: Scene, number: int) -> None:
+    git(scene.clone, *WHO, "tag", "--force", *(["-mtag"] if number % 2 else []), f"t{number}")
+    if number % 3 == 0:
+        git(scene.clone, "tag", "--delete", f"t{number}")
+
+
+def worktree(scene: Scene, number: int) -> None:
+    inside = (scene.clone / "ignored", scene.clone, scene.clone.parent.parent.parent.parent)[number % 3]
+    tree = inside / f"tree-{number}-{next(scene.numbers)}"
+    git(scene.clone, "worktree", "add", "--quiet", "--detach", str(tree))
+    (tree / "in-tree.txt").write_text(scene.new_text())
+    _commit(tree, "in a tree")
+    if number % 2:
+        git(scene.clone, "worktree", "remove", "--force", str(tree))
+
+
+def pack(scene: Scene, number: int) -> None:
+    options = (["repack", "-a", "-d", "-l", "--quiet"], ["pack-refs", "--all"], ["gc", "--quiet", "--prune=never"])
+    git(scene.clone, *options[number % 3])
+
+
+def indices(scene: Scene, number: int) -> None:
+    git(scene.clone, "commit-graph", "write", "--reachable", "--no-progress")
+    git(scene.clone, "multi-pack-index", "write", "--no-progress")
+
+
+def write(scene: Scene, number: int) -> None:
+    text = scene.new_text()
+    (scene.clone / ("a.txt", "new.txt", "deep/er/new.txt")[number % 3]).parent.mkdir(parents=True, exist_ok=True)
+    (scene.clone / ("a.txt", "new.txt", "deep/er/new.txt")[number % 3]).write_text(text)
+
+
+def stage(scene: Scene, number: int) -> None:
+    write(scene, number)
+    git(scene.clone, "add", "--all")
+    if number % 2:
+        write(scene, number)
+
+
+def ignored(scene: Scene, number: int) -> None:
+    (scene.clone / "ignored").mkdir(exist_ok=True)
+    (scene.clone / "ignored" / "built").write_text("built\n")
+
+
+def nested(scene: Scene, number: int) -> None:
+    where = scene.clone / ("ignored", ".", ".git/modules")[number % 3] / f"inner-{next(scene.numbers)}"
+    make_repo(where, {"x.txt": scene.new_text()})
+
+
+def bare_nested(scene: Scene, number: int) -> None:
+    first = make_repo(scene.place.root.parent / f"seed-{next(scene.numbers)}", {"x.txt": scene.new_text()})
+    where = scene.clone / "ignored" / f"bare-{next(scene.numbers)}"
+    where.parent.mkdir(exist_ok=True)
+    git(first, "clone", "--quiet", "--bare", str(first), str(where))
+    shutil.rmtree(first)
+
+
+def cloned_nested(scene: Scene, number: int) -> None:
+    """A repository that seems to have come from elsewhere: its source is gone, or only said, or in the clone, too."""
+    inside = scene.clone / "ignored"
+    seed = make_repo(
+        (inside, scene.place.root.parent)[number % 2] / f"seed-{next(scene.numbers)}", {"x": scene.new_text()}
+    )
+    where = inside / f"copy-{next(scene.numbers)}"
+    git(seed, "clone", "--quiet", str(seed), str(where))
+    if number % 3 == 0:
+        git(where, "remote", "remove", "origin")
+        git(where, "update-ref", "refs/remotes/origin/main", "HEAD")
+    if number % 4:
+        shutil.rmtree(seed)
+
+
+def sha256_nested(scene: Scene, number: int) -> None:
+    where = scene.clone / "ignored" / f"long-{next(scene.numbers)}"
+    git(scene.clone, "init", "--quiet", "--object-format=sha256", str(where))
+    (where / "x.txt").write_text(scene.new_text())
+    _commit(where, "long names")
+    if number % 2:
+        git(where, "repack", "-a", "-d", "--quiet")
+    if number % 3 == 0:
+        (where / ".git" / "config").write_text("[core]\n\trepositoryformatversion = 0\n")
+
+
+def hide(scene: Scene, number: int) -> None:
+    write(scene, number + 1)
+    (scene.clone / ".git" / "info" / "exclude").write_text(("*\n", "new.txt\n", "deep/\n")[number % 3])
+
+
+def break_object(scene: Scene, number: int) -> None:
+    loose = sorted((scene.clone / ".git" / "objects").glob("[0-9a-f][0-9a-f]/*"))
+    packs = sorted((scene.clone / ".git" / "objects" / "pack").glob("*"))
+    files = loose + packs
+    if not files:
+        return
+    file = files[number % len(files)]
+    file.chmod(0o600)
+    if number % 3 == 0:
+        file.write_bytes(b"")
+    elif number % 3 == 1:
+        file.write_bytes(file.read_bytes()[: number % 64] + b"junk")
+    else:
+        file.unlink()
+
+
+def empty_ref(scene: Scene, number: int) -> None:
+    (scene.clone / ".git" / "refs" / "heads" / "empty").write_text("")
+
+
+def lose_branch(scene: Scene, number: int) -> None:
+    git(scene.clone, "switch", "--quiet", "--detach", "--force")
+    git(scene.clone, "update-ref", "-d", "refs/heads/ralph/speed")
+
+
+DEEDS: tuple[Callable[[Scene, int], None], ...] = (
+    commit, amend, reset, branch, detach, stash, tag, worktree, pack, indices, write, stage, ignored, nested,
+    bare_nested, cloned_nested, sha256_nested, hide, break_object, empty_ref, lose_branch,
+)  # fmt: skip
+USUAL = (commit, amend, reset, branch, detach, stash, tag, pack, indices, write, stage, hide, ignored)
+
+
+def _commit(tree: Path, message: str) -> None:
+    git(tree, "add", "--all", ":!inner-*", ":!tree-*")
+    git(tree, *WHO, "commit", "--quiet", "--allow-empty", f"-m{message}")
+
+
+def all_commits(place: Path) -> set[str]:
+    """Every commit in every repository below a place that git can still read, by git's own word."""
+    found: set[str] = set()
+    for folder, inside, _ in os.walk(place):
+        if Path(folder).name == "objects" and "pack" in inside:
+            found |= _listed(Path(folder).parent, "commit")
+    return found
+
+
+def _listed(git_dir: Path, kind: str) -> set[str]:
+    listing = ["cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"]
+    done = subprocess.run(["git", f"--git-dir={git_dir}", *listing], capture_output=True, text=True)
+    return {line.split()[1] for line in done.stdout.splitlines() if line.startswith(f"{kind} ")}
+
+
+def texts(clone: Path) -> set[bytes]:
+    """What is written in files of a clone that are not ignored, and in its index."""
+    named = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-per-directory=.gitignore", "-z"],
+        cwd=clone,
+        capture_output=True,
+    ).stdout.split(b"\0")
+    files = [clone / os.fsdecode(name) for name in named if name]
+    staged = subprocess.run(["git", "ls-files", "--stage"], cwd=clone, capture_output=True, text=True).stdout
+    blobs = [line.split()[1] for line in staged.splitlines() if not line.startswith("160000")]
+    shown = (subprocess.run(["git", "cat-file", "blob", sha], cwd=clone, capture_output=True) for sha in blobs)
+    return {file.read_bytes() for file in files if file.is_file()} | {
+        done.stdout for done in shown if done.returncode == 0
+    }
+
+
+def is_kept(mirror: Mirror, text: bytes) -> bool:
+    """Tell whether refs of the mirror lead to a text: what is merely there goes with the next `git gc`."""
+    sha = subprocess.run(
+        ["git", "hash-object", "--stdin"], input=text, cwd=mirror.path, capture_output=True
+    ).stdout.decode()
+    return sha.strip() in git(mirror.path, "rev-list", "--objects", "--no-object-names", "--all").split()
+
+
+def reachable(mirror: Mirror) -> set[str]:
+    """What the mirror's refs lead to, with every tree and file: a collection of garbage would leave all of it."""
+    git(mirror.path, "rev-list", "--objects", "--all", "--quiet")
+    return set(git(mirror.path, "rev-list", "--all").split())
+
+
+def test_no_commit_and_no_text_is_ever_lost(base: Path, tmp_path: Path) -> None:
+    numbers = itertools.count()
+    steps = st.one_of(*(st.lists(st.tuples(st.sampled_from(each), st.integers(0, 1000)), min_size=1, max_size=7)
+                        for each in (USUAL, DEEDS)))  # fmt: skip
+
+    # Not shrunk: an example takes a second, and names its few deeds.
+    @settings(
+        max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None,
+        phases=[Phase.generate],
+    )  # fmt: skip
+    @given(steps, st.sampled_from([State.DONE, State.CANCELLED]))
+    def holds(chosen: list[tuple[Callable[[Scene, int], None], int]], state: State) -> None:
+        folder = tmp_path / str(next(numbers))
+        scene = made(base, folder, state)
+        try:
+            for deed, number in chosen:
+                with contextlib.suppress(AssertionError):  # git may refuse it, in the state that the clone is in
+                    deed(scene, number)
+            commits, written = all_commits(scene.clone), texts(scene.clone)
+            why = scene.clear()[What.CLONE]
+            assert scene.clone.exists() == bool(why)
+            if why:
+                assert all_commits(scene.clone) == commits
+                assert texts(scene.clone) == written
+            else:
+                assert commits <= reachable(scene.mirror)
+                assert not [text for text in written if not is_kept(scene.mirror, text)]
+            if all(deed in USUAL for deed, _ in chosen):
+                assert why == ""
+        finally:
+            scene.store.close()
+            shutil.rmtree(folder)
+
+    holds()
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
+def test_each_deed_can_be_done(scene: Scene, deed: Callable[[Scene, int], None]) -> None:
+    """Above, one that git refuses is passed over; none of them always is."""
+    commit(scene, 0)
+    pack(scene, 0)
+    deed(scene, 1)
+
+
+def test_a_text_that_the_mirror_has_by_chance_is_kept_as_any_other(scene: Scene) -> None:
+    """It was staged, and is in no file any more; `git gc` would remove it from the mirror, where no ref leads to it."""
+    (scene.clone / "staged.txt").write_text("staged\n")
+    git(scene.clone, "add", "staged.txt")
+    (scene.clone / "staged.txt").unlink()
+    subprocess.run(["git", "hash-object", "-w", "--stdin"], input=b"staged\n", cwd=scene.mirror.path, check=True)
+    assert not is_kept(scene.mirror, b"staged\n")
+    assert scene.clear()[What.CLONE] == ""
+    assert is_kept(scene.mirror, b"staged\n")
+
+
+@pytest.mark.parametrize(
+    "deed", [commit, amend, reset, branch, detach, stash, stage, write, hide], ids=lambda deed: deed.__name__
+)
+def test_what_an_agent_usually_leaves_is_saved_and_the_clone_goes(
+    scene: Scene, deed: Callable[[Scene, int], None]
+) -> None:
+    deed(scene, 3)
+    commits, written = all_commits(scene.clone), texts(scene.clone)
+    assert scene.clear()[What.CLONE] == ""
+    assert not scene.clone.exists()
+    assert commits <= reachable(scene.mirror)
+    assert all(is_kept(scene.mirror, text) for text in written)
+
+
+@pytest.mark.parametrize(
+    ("deed", "number", "why"),
+    [
+        (nested, 0, "a repository of its own is in ignored/inner-0: its history may be nowhere else"),
+        (nested, 2, "a repository of its own is in .git/modules/inner-0: its history may be nowhere else"),
+        (bare_nested, 0, "a repository of its own is in ignored/bare-2: its history may be nowhere else"),
+        (cloned_nested, 1, "a repository of its own is in ignored/copy-2: its history may be nowhere else"),
+        (cloned_nested, 3, "a repository of its own is in ignored/copy-2: its history may be nowhere else"),
+        (cloned_nested, 4, "a repository of its own is in ignored/"),
+        (sha256_nested, 2, "a repository of its own is in ignored/long-0: its history may be nowhere else"),
+        (sha256_nested, 3, "a repository of its own is in ignored/long-0: its history may be nowhere else"),
+        (worktree, 0, "a further working tree of it is in "),
+        (worktree, 2, "a further working tree of it is in "),
+        (lose_branch, 0, "it has no branch ralph/speed"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_saved_stays(scene: Scene, deed: Callable[[Scene, int], None], number: int, why: str) -> None:
+    deed(scene, number)
+    assert scene.clear()[What.CLONE].startswith(f"it is done, but {why}")
+    assert scene.clone.exists()
+
+
+def test_a_commit_that_is_broken_keeps_the_clone(scene: Scene) -> None:
+    lost = work(scene.clone, {"b.txt": "b"})
+    git(scene.clone, "reset", "--quiet", "--hard", "HEAD^")
+    file = scene.clone / ".git" / "objects" / lost[:2] / lost[2:]
+    file.chmod(0o600)
+    file.write_bytes(b"")
+    assert scene.clear()[What.CLONE] == f"it is done, but its object {lost[:12]} is broken"
+    assert scene.clone.exists()
+
+
+def test_objects_that_cannot_be_looked_at_keep_the_clone(scene: Scene) -> None:
+    work(scene.clone, {"b.txt": "b"})
+    (scene.clone / ".git" / "objects" / "zz").mkdir()
+    folder = next((scene.clone / ".git" / "objects").glob("[0-9a-f][0-9a-f]"))
+    folder.rename(scene.clone / ".git" / "aside")
+    folder.symlink_to(folder.name)
+    assert scene.clear()[What.CLONE] != ""
+    assert scene.clone.exists()
+
+
+def test_sources_that_a_build_has_fetched_need_no_keeping(scene: Scene, base: Path, tmp_path: Path) -> None:
+    """A repository in an ignored folder whose commits all came from its remote, as CMake and pip make them."""
+    elsewhere = make_repo(tmp_path / "elsewhere", {"lib.c": "int x;"})
+    work(elsewhere, {"lib.c": "int y;"})
+    (scene.clone / "ignored").mkdir()
+    git(tmp_path, "clone", "--quiet", str(elsewhere), str(scene.clone / "ignored" / "lib"))
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{elsewhere}", str(scene.clone / "ignored" / "shallow"))
+    assert scene.clear()[What.CLONE] == ""
+    assert not scene.clone.exists()
+
+
+SERVED = [
+    "https://example.org/lib.git", "ssh://git@example.org:22/lib", "git@example.org:lib.git", "git://example.org/lib"
+]  # fmt: skip
+UNTRUSTED = [
+    "http://localhost:3000/lib.git", "ssh://me@127.0.0.1/lib", "localhost:lib", "ext::sh -c lib", "../lib",
+    "file://example.org/lib", "/nowhere/lib", "https://example.org",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", [*SERVED, *UNTRUSTED])
+def test_what_was_fetched_from_a_server_is_taken_to_be_there(scene: Scene, tmp_path: Path, url: str) -> None:
+    """By its address alone: nobody is asked."""
+    lib = _fetched(scene, tmp_path, "lib")
+    git(lib, "config", "remote.origin.url", url)
+    assert bool(scene.clear()[What.CLONE]) == scene.clone.exists() == (url in UNTRUSTED)
+
+
+def test_so_is_a_copy_of_what_was_fetched_and_a_tag_that_alone_was_fetched(scene: Scene, tmp_path: Path) -> None:
+    """One repository for all versions, and the tree that is built from it; `git clone --depth=1 --branch=TAG`."""
+    lib = _fetched(scene, tmp_path, "lib")
+    git(tmp_path, "clone", "--quiet", str(lib), str(lib.parent / "copy"))
+    tagged = _fetched(scene, tmp_path, "tagged", "--branch=v1", "--depth=1")
+    assert git(tagged, "for-each-ref", "refs/remotes") == ""
+    for repository in (lib, tagged):
+        git(repository, "config", "remote.origin.url", SERVED[0])
+    assert scene.clear()[What.CLONE] == ""
+
+
+def test_a_mirror_does_not_tell_what_is_its_own(scene: Scene, tmp_path: Path) -> None:
+    git(_fetched(scene, tmp_path, "lib", "--mirror"), "config", "remote.origin.url", SERVED[0])
+    assert "a repository of its own is in ignored/lib" in scene.clear()[What.CLONE]
+
+
+def test_a_source_that_has_moved_on_is_none(scene: Scene, tmp_path: Path) -> None:
+    """Its objects are there still, and git will remove them, for nothing names them."""
+    lib = _fetched(scene, tmp_path, "lib")
+    source = Path(git(lib, "config", "remote.origin.url").removeprefix("file://"))
+    git(source, *WHO, "commit", "--quiet", "--amend", "-mother")
+    git(source, "tag", "--delete", "v1")
+    assert "a repository of its own is in ignored/lib" in scene.clear()[What.CLONE]
+
+
+def _fetched(scene: Scene, tmp_path: Path, name: str, *how: str) -> Path:
+    elsewhere = make_repo(tmp_path / f"{name}-source", {"lib.c": f"int {name};"})
+    git(elsewhere, "tag", "v1")
+    (scene.clone / "ignored").mkdir(exist_ok=True)
+    git(tmp_path, "clone", "--quiet", *how, f"file://{elsewhere}", str(scene.clone / "ignored" / name))
+    return scene.clone / "ignored" / name
+
+
+def test_a_patch_to_such_sources_does(scene: Scene, tmp_path: Path) -> None:
+    elsewhere = make_repo(tmp_path / "elsewhere", {"lib.c": "int x;"})
+    (scene.clone / "ignored").mkdir()
+    git(tmp_path, "clone", "--quiet", str(elsewhere), str(scene.clone / "ignored" / "lib"))
+    work(scene.clone / "ignored" / "lib", {"lib.c": "int patched;"})
+    assert "a repository of its own is in ignored/lib" in scene.clear()[What.CLONE]
+
+
+def test_nothing_that_an_agent_planted_runs(scene: Scene, tmp_path: Path) -> None:
+    """Settings, hooks and a commit-graph of the clone's and of repositories in it have no say."""
+    reset(scene, 0)
+    nested(scene, 0)
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexec cat\n")
+    trap.chmod(0o755)
+    named = ("core.fsmonitor", "filter.evil.clean", "filter.evil.process", "uploadpack.packObjectsHook",
+             "diff.external", "core.alternateRefsCommand", "core.sshCommand", "core.pager",
+             "extensions.partialClone")  # fmt: skip
+    for config in scene.clone.rglob("config"):
+        for name in named:
+            git(tmp_path, "config", f"--file={config}", name, str(trap))
+        (config.parent / "info").mkdir(exist_ok=True)
+        (config.parent / "info" / "attributes").write_text("* filter=evil diff=evil\n")
+        (config.parent / "hooks").mkdir(exist_ok=True)
+        for hook in ("reference-transaction", "post-checkout", "post-index-change", "pre-auto-gc"):
+            shutil.copy(trap, config.parent / "hooks" / hook)
+    (scene.clone / "a.txt").write_text("changed\n")
+    assert "a repository of its own" in scene.clear()[What.CLONE]
+    shutil.rmtree(scene.clone / "ignored")
+    assert scene.clear()[What.CLONE] == ""
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.STUCK])
+def test_a_clone_that_is_still_needed_stays(base: Path, tmp_path: Path, state: State) -> None:
+    scene = made(base, tmp_path, state)
+    assert scene.clear()[What.CLONE] == f"it is {state}: its next attempt goes on in it"
+    assert scene.clone.exists()
+    scene.store.close()
+
+
+def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone(base: Path, tmp_path: Path) -> None:
+    scene = made(base, tmp_path, State.CANCELLED)
+    clearing = Clearing(scene.place, {scene.clone.name: scene.goal})
+    (found,) = [each for each in clearing.survey() if each.what is What.CLONE]
+    assert found.goes
+    scene.store.retry(scene.goal)
+    assert clearing.remove(found, scene.claim) == "it was taken up again"
+    assert scene.clone.exists()
+    scene.store.close()
+
+
+def test_a_branch_that_another_goal_has_by_now_is_not_touched(scene: Scene) -> None:
+    """The name of a branch is free when its goal is done: what a clone still has of it goes elsewhere."""
+    mine = work(scene.clone, {"b.txt": "b"})
+    theirs = git(scene.mirror.path, "rev-parse", "main")
+    git(scene.mirror.path, "update-ref", "refs/heads/ralph/speed", theirs)
+    assert scene.clear()[What.CLONE] == ""
+    assert git(scene.mirror.path, "rev-parse", "refs/heads/ralph/speed") == theirs
+    assert mine in reachable(scene.mirror)
+
+
+def test_a_cancelled_goal_goes_on_where_its_clone_was(base: Path, tmp_path: Path) -> None:
+    scene = made(base, tmp_path, State.CANCELLED)
+    tip = work(scene.clone, {"b.txt": "b"})
+    assert scene.clear()[What.CLONE] == ""
+    scene.mirror.clone(scene.clone, scene.goal.branch)
+    assert git(scene.clone, "rev-parse", "HEAD") == tip
+    scene.store.close()
+
+
+def test_half_made_directories_go_when_nobody_serves_the_queue(scene: Scene) -> None:
+    half, checkout = scene.clone.parent / ".g9-x.new", scene.place.checkouts / "merge-1"
+    aside, stray = scene.clone.with_name(f"{scene.clone.name}.broken-1"), scene.clone.parent / "mine"
+    for folder in (half, checkout, stray):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text("x" * 10_000)
+    shutil.copytree(scene.clone, aside, symlinks=True)
+    goals = {scene.clone.name: scene.goal}
+    busy = {each.path: each for each in Clearing(scene.place, goals, "process 7 on here").survey()}
+    assert [path for path, each in busy.items() if each.goes] == [scene.clone, aside]
+    assert busy[half].why == busy[checkout].why == "process 7 on here serves the queue, and may be at it"
+    assert busy[half].size >= 10_000
+    scene.clear()
+    assert [path.exists() for path in (half, checkout, aside, stray)] == [False, False, False, True]
+
+
+def test_what_a_queue_worker_that_has_begun_since_may_be_at_stays(scene: Scene) -> None:
+    checkout = scene.place.checkouts / "merge-1"
+    checkout.mkdir(parents=True)
+    clearing = Clearing(scene.place, {})
+    (found,) = [each for each in clearing.survey() if each.what is What.CHECKOUT]
+    assert found.goes
+    with sole_worker(default_url(scene.place.ralph_dir)):
+        assert "a queue worker serves the queue by now" in clearing.remove(found, scene.claim)
+        assert checkout.exists()
+    assert clearing.remove(found, scene.claim) == ""
+    assert list(scene.place.checkouts.iterdir()) == []
+    assert clearing.remove(found, scene.claim) == ""  # somebody else was quicker
+
+
+def test_a_clone_that_somebody_works_in_stays(scene: Scene) -> None:
+    clearing = Clearing(scene.place, {scene.clone.name: scene.goal})
+    (before,) = [each for each in clearing.survey() if each.what is What.CLONE]
+    runs = scene.place.run_directory(scene.goal).parent
+    program = (
+        "import sys; from pathlib import Path; from ralph.repolock import RepoLock;"
+        "lock = RepoLock(Path(sys.argv[1]), 'speed', Path(sys.argv[2])); lock.__enter__(); print(flush=True); input()"
+    )
+    argv = [sys.executable, "-P", "-c", program, str(runs), str(scene.clone)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "\n"
+        (found,) = [each for each in clearing.survey() if each.what is What.CLONE]
+        why = f"process {run.pid} on {socket.gethostname()} works in it"
+        assert (before.goes, found.goes, found.why) == (True, False, why)
+        assert clearing.remove(before, scene.claim) == why  # it has begun since
+        assert scene.clone.exists()
+        run.communicate("\n")
+    assert clearing.remove(before, scene.claim) == ""
+
+
+def test_no_link_among_the_clones_is_followed(scene: Scene, tmp_path: Path) -> None:
+    """An agent can write beside its clone."""
+    documents = tmp_path / "documents"
+    documents.mkdir(mode=0o755)
+    (documents / "letter.txt").write_text("dear")
+    clones = scene.clone.parent
+    (clones / ".evil").symlink_to(documents)
+    (clones / ".dangling").symlink_to(tmp_path / "nothing")
+    (clones / ".DS_Store").write_text("x")
+    (clones / f"{scene.clone.name}.broken-1").symlink_to(tmp_path / "nothing")
+    scene.place.checkouts.symlink_to(documents)
+    found = scene.clear()
+    assert (found[What.HALF], found[What.CHECKOUT]) == ("", "checkouts is a link: what is there may not be ralph's")
+    assert found[What.SET_ASIDE] == "it is done, but it is no directory"
+    assert [path.name for path in clones.iterdir()] == [f"{scene.clone.name}.broken-1"]
+    assert (documents / "letter.txt").read_text() == "dear"
+    assert documents.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_that_stays_elsewhere_frees_nothing(scene: Scene, tmp_path: Path) -> None:
+    """As uv and pnpm link what they install to a store of theirs."""
+    (scene.clone / "ignored").mkdir()
+    (tmp_path / "stored").write_bytes(os.urandom(1_000_000))
+    (scene.clone / "ignored" / "installed").hardlink_to(tmp_path / "stored")
+    clearing = Clearing(scene.place, {scene.clone.name: scene.goal})
+    (before,) = [each.size for each in clearing.survey() if each.goes]
+    (tmp_path / "stored").unlink()
+    (after,) = [each.size for each in clearing.survey() if each.goes]
+    assert before < 500_000
+    assert after >= before + 1_000_000
+
+
+def test_of_a_mirror_that_is_broken_nothing_is_kept_and_nobody_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mirror").mkdir()
+    assert kept(Bare(tmp_path / "mirror"), tmp_path / "clone", "ralph/goal") == []

@@ -1,0 +1,42 @@
+"""The last words of a queue worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import termios
+
+import pytest
+
+from ralph.batch.goals import State
+from ralph.batch.news import Kind, News
+from ralph.cli.runs.progress import Progress
+from tests.board.boards import goal
+
+OVER = "--max-cost: $0.88 of $0.30 are spent; go on, with a new budget: ralph-runs run --db sqlite:////srv/queue.sqlite"
+
+
+def test_a_summary_says_what_else_is_queued_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    goals = [goal(number, f"goal-{number}", State.QUEUED) for number in range(1, 100)]
+    progress = Progress(as_json=False, quiet=True)
+    for each in goals[:6]:
+        progress(News(0.0, Kind.STARTED, "on a branch", each))
+    progress.summary(goals, 4, OVER)
+    *_, tally, others, last = capsys.readouterr().out.splitlines()
+    assert tally == "6 goals: 6 queued"
+    assert others == "and 93 more in the queue, not begun: ralph-runs list"
+    assert last == OVER
+
+
+def test_what_a_view_has_covered_is_written_whole_when_it_ends() -> None:
+    near, far = os.openpty()
+    termios.tcsetwinsize(far, (24, 80))
+    with os.fdopen(far, "w") as terminal, contextlib.redirect_stdout(terminal):
+        progress = Progress(as_json=False, quiet=False)
+        progress.cover()
+        progress(News(0.0, Kind.BUDGET, OVER))
+        progress.uncover()
+        terminal.flush()
+        said = os.read(near, 4096).decode()
+    os.close(near)
+    assert said.rstrip().endswith(OVER)

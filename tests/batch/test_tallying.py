@@ -1,0 +1,72 @@
+"""A queue in figures."""
+
+from ralph.batch.goals import BatchGoal, Comment, State
+from ralph.batch.retrying import CONFLICTS
+from ralph.batch.tallying import Sums, Typical, tally
+
+
+def goal(
+    number: int, state: State, cost: float = 0.0, attempts: int = 1, repo: str = "https://me:pw@h/app"
+) -> BatchGoal:
+    return BatchGoal(
+        number, "", "", "", "", repo, "b", state, 0, 0,
+        cost_usd=cost, tokens=int(cost * 1000), seconds=cost * 10, attempts=attempts,
+    )  # fmt: skip
+
+
+GOALS = [
+    goal(1, State.DONE, 1.0),
+    goal(2, State.DONE, 2.0, attempts=3),
+    goal(3, State.DONE, 9.0, repo="../api"),
+    goal(4, State.DONE, 0.0),
+    goal(5, State.STUCK, 4.0, attempts=4),
+    goal(6, State.QUEUED, attempts=0),
+]
+AGENTS = {1: "claude", 2: "claude", 3: "codex", 4: "codex", 5: "claude", 6: "claude"}
+
+
+def test_all_that_was_used_and_what_one_goal_that_is_done_takes() -> None:
+    found = tally(GOALS, AGENTS, [])
+    assert found.states == {State.QUEUED: 1, State.DONE: 4, State.STUCK: 1}
+    assert found.attempts == {1: 3, 3: 1}
+    assert found.total == Sums(6, 4, 16.0, 16_000, 160.0)
+    assert found.typical == Typical(2.0, 2000, 20.0), "one that names nothing is in no median"
+
+
+def test_by_repository_without_its_password_and_by_agent() -> None:
+    found = tally(GOALS, AGENTS, [])
+    assert found.repos == {"https://h/app": Sums(5, 3, 7.0, 7000, 70.0), "../api": Sums(1, 1, 9.0, 9000, 90.0)}
+    assert found.agents["codex"] == Sums(2, 2, 9.0, 9000, 90.0)
+
+
+def test_what_failed_by_its_reason_the_most_frequent_first() -> None:
+    said = [
+        ("ralph", "the check is red:\nlong log"),
+        ("ralph", "Attempt 1 ended with exit code 5: stalled: 6 iterations came to the same"),
+        ("user", "no fault at all"),
+        (
+            "ralph",
+            "Attempt 2 ended with exit code 5: stalled: 6 iterations came to the same\n\nThe check was red:\n...",
+        ),
+    ]
+    found = tally(GOALS, AGENTS, [Comment(5, 0.0, author, text) for author, text in said])
+    assert list(found.failures.items()) == [
+        ("stalled: 6 iterations came to the same", 2),
+        ("the check is red:", 1),
+    ]
+    assert found.document()["failures"] == [
+        {"reason": "stalled: 6 iterations came to the same", "count": 2},
+        {"reason": "the check is red:", "count": 1},
+    ]
+
+
+def test_what_is_said_again_with_conflicts_is_counted_once() -> None:
+    failed = "Attempt 1 ended with exit code -9: killed"
+    remarks = [failed, f"{failed}\n\n{CONFLICTS} These files have ...", f"{CONFLICTS} These files have ..."]
+    comments = [Comment(1, float(number), "ralph", text, number) for number, text in enumerate(remarks)]
+    assert tally(GOALS, AGENTS, comments).failures == {"killed": 1}
+
+
+def test_an_empty_queue_has_figures_too() -> None:
+    found = tally([], {}, [])
+    assert (found.states, found.total, found.typical) == ({}, Sums(0, 0, 0, 0, 0), Typical(None, None, None))

@@ -1,0 +1,151 @@
+"""Batches for tests: upstream repositories with a check, goals whose agent plays a script, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ralph.batch.database import default_url
+from ralph.batch.store import open_store
+from tests.support.git_repos import commits, git, make_repo
+from tests.support.ralph_process import Finished, Ralph, RunningRalph
+
+Turn = list[dict[str, Any]]
+Session = list[Turn]
+
+CHECK_TEXTS = """#!/bin/sh
+# Green when every text ends with a full stop; or where a file says so that is not committed.
+[ -e .passed ] && exit 0
+for text in texts/*; do
+    [ -e "$text" ] || continue
+    tail -c 2 "$text" | grep -q '\\.' || { echo "$text: no full stop"; exit 1; }
+done
+"""
+
+
+def write(path: str, content: str) -> Turn:
+    """A turn that writes a file."""
+    return [{"type": "tool_use", "name": "Write", "input": {"file_path": path, "content": content}}]
+
+
+def shell(command: str) -> Turn:
+    """A turn that runs a command."""
+    return [{"type": "tool_use", "name": "Bash", "input": {"command": command, "description": "As the script says"}}]
+
+
+def says(summary: str) -> Turn:
+    """A turn that ends the session."""
+    return [{"type": "tool_use", "name": "StructuredOutput", "input": {"summary": summary}}]
+
+
+def wrote(name: str, content: str = "Fine.\n") -> list[Session]:
+    """Two sessions: one writes a text, the other says that all is done."""
+    return [[write(f"texts/{name}.txt", content), says(f"wrote {name}.txt")], [says("DONE")]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Everything that one test of ralph-runs works with."""
+
+    runs: Ralph
+    root: Path
+    repos: dict[str, Path] = field(default_factory=dict[str, Path])
+
+    def upstream(
+        self, name: str = "upstream", files: Mapping[str, str] | None = None, check: str = CHECK_TEXTS
+    ) -> Path:
+        """A bare repository that nobody works in, as on a server, with a check on its main."""
+        first = make_repo(
+            self.root / f"{name}-first",
+            {"README.md": f"# {name}\n", ".gitignore": ".passed\n", **(files or {})},
+            commit=False,
+        )
+        if check:
+            (first / ".ralph").mkdir()
+            (first / ".ralph" / "check").write_text(check)
+            (first / ".ralph" / "check").chmod(0o755)
+        git(first, "add", "--all")
+        git(first, "commit", "--quiet", "-mstart")
+        bare = self.root / f"{name}.git"
+        git(self.root, "clone", "--quiet", "--bare", str(first), str(bare))
+        self.repos[name] = bare
+        return bare
+
+    def goal(
+        self, name: str, sessions: Sequence[Session], *, repo: str | Path | None = None, body: str = "", **keys: object
+    ) -> Path:
+        """A goal for ralph-claude, which plays these sessions: the n-th iteration of a run the n-th one."""
+        folder = self.root / "goals"
+        folder.mkdir(exist_ok=True)
+        script = self.root / "scripts" / f"{name}.json"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(json.dumps(sessions))
+        known: dict[str, object] = {"agent": "ralph-claude", "model": f"scripted:{script}", **keys}
+        if repo is not None:
+            known["repo"] = str(self.repos.get(str(repo), repo))
+        head = "".join(f"{key}: {json.dumps(value)}\n" for key, value in known.items())
+        goal = folder / f"{name}.md"
+        goal.write_text(f"---\n{head}---\n# {name}\n\n## Objective\nWrite {name}.\n{body}")
+        return goal
+
+    def run(self, *args: str | Path, timeout: float = 180, env: Mapping[str, str] | None = None) -> Finished:
+        return self.runs("run", *args, timeout=timeout, cwd=self.root, env=env)
+
+    def start(self, *args: str | Path, env: Mapping[str, str] | None = None) -> RunningRalph:
+        return self.runs.start("run", *args, cwd=self.root, env=env)
+
+    def goals(self) -> dict[str, dict[str, Any]]:
+        """Every goal of the queue, by its title, which is its name."""
+        listed = self.runs("list", "--json", cwd=self.root)
+        assert listed.exit_code == 0, listed.stderr
+        return {goal["title"]: goal for goal in json.loads(listed.stdout)}
+
+    def states(self) -> dict[str, str]:
+        return {name: goal["state"] for name, goal in self.goals().items()}
+
+    def show(self, name: str) -> dict[str, Any]:
+        shown = self.runs("show", name, "--json", cwd=self.root)
+        assert shown.exit_code == 0, shown.stderr
+        return json.loads(shown.stdout)
+
+    def cautions(self) -> tuple[str, ...]:
+        """What its worker says at present to keep work from being merged."""
+        store = open_store(default_url(self.ralph_dir), create=False)
+        told = store.bulletin() if store is not None else None
+        return () if told is None else told.cautions
+
+    @property
+    def ralph_dir(self) -> Path:
+        return Path(self.runs.env["RALPH_DIR"])
+
+    def clones(self) -> list[Path]:
+        return sorted(self.ralph_dir.glob("batch/*/clones/*"))
+
+    def leftovers(self) -> list[Path]:
+        """What a batch that is over has no use for: clones, checkouts, locks of git."""
+        checkouts = self.ralph_dir.glob("batch/*/checkouts/*")
+        return sorted([*self.clones(), *checkouts, *self.ralph_dir.glob("mirrors/**/*.lock/*")])
+
+
+def merged_goals(upstream: Path, branch: str = "main") -> list[str]:
+    """The goals on the branch, oldest first, by their trailers."""
+    return [commit.trailers["Ralph-Goal"] for commit in commits(upstream, branch) if "Ralph-Goal" in commit.trailers]
+
+
+def require_linear(upstream: Path, branch: str = "main") -> None:
+    """Fail if the branch has a merge on it."""
+    assert git(upstream, "rev-list", "--merges", branch) == ""
+
+
+def require_green_history(upstream: Path, scratch: Path, branch: str = "main") -> None:
+    """Run each commit's own check on a clean checkout of it."""
+    for number, commit in enumerate(git(upstream, "rev-list", "--reverse", branch).split()):
+        checkout = scratch / f"{upstream.stem}-{number}"
+        git(upstream, "clone", "--quiet", str(upstream), str(checkout))
+        git(checkout, "checkout", "--quiet", "--detach", commit)
+        done = subprocess.run([str(checkout / ".ralph" / "check")], cwd=checkout, capture_output=True, text=True)
+        assert done.returncode == 0, f"{commit} is red: {done.stdout}"
