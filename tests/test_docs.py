@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ralph.agent.flags import FLAGS
+from ralph.batch.manifest import SETTINGS, read_manifest
 from ralph.failures import TABLE
 from ralph.goal import KEYS, parse_goal
 from ralph.settings import load
@@ -29,6 +30,26 @@ def test_every_flag_the_readme_names_exists() -> None:
     helps = [
         [sys.executable, "-m", "ralph", command, "--help"] for command in ("run", "transcript", "trust", "understand")
     ]
+    helps += [
+        [sys.executable, "-m", "ralph.cli.runs", command, "--help"]
+        for command in (
+            "run",
+            "work",
+            "add",
+            "queue",
+            "list",
+            "show",
+            "logs",
+            "comment",
+            "tell",
+            "pause",
+            "resume",
+            "stats",
+            "retry",
+            "cancel",
+            "gc",
+        )
+    ]
     said = "".join(subprocess.run(argv, capture_output=True, text=True).stdout for argv in helps)
     known = {*re.findall(r"--[a-z-]+", said), "--version", "--help", "--project", "--json"}
     known |= {name for flag in FLAGS for name in flag.names}  # of ralph-claude
@@ -45,3 +66,22 @@ def test_the_example_configuration_is_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples" / "goals").glob("*.md")), ids=lambda path: path.name)
 def test_the_example_goals_are_goals(path: Path) -> None:
     assert parse_goal(path.read_text(), path).title
+
+
+def test_the_example_batch_is_one() -> None:
+    entries = read_manifest(ROOT / "examples" / "batch" / "batch.toml").entries
+    assert sorted(entry.file for entry in entries) == sorted((ROOT / "examples" / "batch" / "goals").glob("*.md"))
+
+
+def test_the_readme_says_what_a_manifest_may_hold(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(\[defaults\].*?)```", README, re.DOTALL)
+    (tmp_path / "batch.toml").write_text(example)
+    assert len(read_manifest(tmp_path / "batch.toml").entries) == 2
+    assert f"`{', '.join(SETTINGS)}`" in README
+
+
+def test_the_readme_lists_every_command_of_ralph_runs() -> None:
+    said = subprocess.run([sys.executable, "-m", "ralph.cli.runs", "--help"], capture_output=True, text=True).stdout
+    commands = re.findall(r"^  ([a-z]+) ", said.partition("Commands:")[2], re.MULTILINE)
+    assert len(commands) == 17
+    assert [command for command in commands if f"`ralph-runs {command}" not in README] == []

@@ -1,0 +1,108 @@
+"""`ralph-runs add`: goals into the queue, as drafts unless said otherwise."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph.cli.runs import flags
+
+if TYPE_CHECKING:  # loaded when the command is called
+    from ralph.batch.asking import Batch
+    from ralph.batch.goals import MergeMode
+    from ralph.batch.manifest import Wishes
+    from ralph.cli.runs.queues import Whereabouts
+
+
+def add(
+    sources: flags.Sources,
+    queue: Annotated[bool, typer.Option("--queue", help="Let them start, instead of keeping them as drafts.")] = False,
+    repo: flags.Repo = None,
+    priority: Annotated[int | None, typer.Option(metavar="N", help="The higher, the sooner; 0 unless said.")] = None,
+    after: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="The goal that comes first; may be given several times.")
+    ] = None,
+    merge: flags.Merge = None,
+    trust_envrc: flags.TrustEnvrc = False,
+    agent: flags.Agent = None,
+    model: flags.Model = None,
+    reasoning: flags.Reasoning = None,
+    max_iterations: flags.MaxIterations = None,
+    duration: flags.Duration = None,
+    db: flags.Db = None,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
+    from ralph import jsonline
+    from ralph.batch.goals import State
+    from ralph.batch.news import PAUSED
+    from ralph.cli.runs import documents, tables
+    from ralph.cli.runs.queues import alone, made, whereabouts
+
+    place = whereabouts(db)
+    written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
+    said = wishes({**written, "duration": duration}, repo, merge, priority, after or (), trust_envrc=trust_envrc)
+    batch = read(sources, said, place)
+    store = made(place)
+    with alone(place, store) as cut_off:
+        submitted = store.submit(batch.submissions, State.QUEUED if queue else State.DRAFT, alone=cut_off)
+    if as_json:
+        rows = [{**documents.row(each.goal, cut_off=cut_off), "what": each.what} for each in submitted]
+        typer.echo(jsonline.encode(rows))
+        return
+    typer.echo("\n".join(tables.submitted(submitted, cut_off=cut_off)))
+    if drafts := [each.goal.label for each in submitted if each.goal.state is State.DRAFT]:
+        step = f"let {'it' if len(drafts) == 1 else 'them'} start with: ralph-runs queue {' '.join(drafts)}"
+        typer.echo(f"\n{place.step(step)}")
+    if store.paused:
+        typer.echo(f"\n{place.step(PAUSED)}")
+
+
+def wishes(
+    written: Mapping[str, str | None],
+    repo: str | None,
+    merge: str | None,
+    priority: int | None = None,
+    after: Sequence[str] = (),
+    *,
+    trust_envrc: bool,
+) -> "Wishes":
+    """What the command line says of every goal."""
+    from ralph import environ
+    from ralph.batch.manifest import Wishes
+    from ralph.errors import UsageError
+    from ralph.trust import refuse_sessions
+
+    if trust_envrc:
+        refuse_sessions(environ.inherited())
+    if repo is not None and not repo.strip():
+        raise UsageError("--repo is empty", "give it a value, or leave it out")
+    settings = {name: value for name, value in written.items() if value is not None}
+    return Wishes((repo,) if repo else (), tuple(after), priority, merge_flag(merge), settings, trust_envrc)
+
+
+def merge_flag(written: str | None) -> "MergeMode | None":
+    """The way to merge that the command line names."""
+    from ralph.batch.manifest import merge_mode
+    from ralph.errors import UsageError
+
+    try:
+        return None if written is None else merge_mode(written)
+    except ValueError as fault:
+        raise UsageError(f"--merge: {fault}") from fault
+
+
+def read(sources: Sequence[Path], said: "Wishes", place: "Whereabouts") -> "Batch":
+    """Read what is asked for, and say what is worth knowing of it; nothing is written."""
+    from ralph.batch.asking import read_batch
+    from ralph.cli.runs.queues import existing
+    from ralph.ui.outlet import Outlet
+    from ralph.ui.sanitise import visible
+
+    store = existing(place)
+    known = [] if store is None else [goal.name for goal in store.goals()]
+    batch = read_batch(sources, said, env=place.env, here=Path.cwd(), known=known)
+    Outlet(sys.stderr).write("".join(f"note: {visible(note)}\n" for note in batch.notes))
+    return batch

@@ -1,0 +1,168 @@
+"""The dashboard at work: reads, draws and hears keys, in whichever thread it is called, until it is over."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from queue import SimpleQueue
+from typing import TextIO
+
+from ralph.batch.premises import premises
+from ralph.batch.store import Store
+from ralph.cli.runs.board.board import Board
+from ralph.cli.runs.board.clerk import Clerk
+from ralph.cli.runs.board.compose import frame
+from ralph.cli.runs.board.deeds import Deed, Quit, Suspend
+from ralph.cli.runs.board.performing import perform
+from ralph.cli.runs.board.pressing import answered, press_all
+from ralph.cli.runs.board.source import Source
+from ralph.cli.runs.board.table import elapsed
+from ralph.cli.runs.board.transcript import Reading
+from ralph.cli.runs.board.view import View
+from ralph.cli.runs.queues import Whereabouts
+from ralph.process import suspend
+from ralph.ui.canvas import Canvas
+from ralph.ui.gauges import lasting
+from ralph.ui.keys import Keyboard
+from ralph.ui.outlet import Outlet
+from ralph.ui.terminal import in_foreground
+
+_FRAME = 0.25
+"""Seconds between two frames; a key is answered at once, though not more often than anybody presses one by hand."""
+_AT_ONCE = 0.03
+_MESSAGE = 8.0
+"""Seconds that a message stays if no key is pressed."""
+_READ = 1.0
+"""Seconds between two looks at the database."""
+_AWAITED = 0.2
+"""Seconds that a frame waits for the database, which as a rule takes some milliseconds."""
+_SLOW = 2.0
+"""Seconds after which it is said that it does not answer."""
+_ANEW = 10.0
+"""Seconds after which all is drawn anew: whatever a library says on stderr is written across the dashboard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The terminal that the dashboard is drawn in."""
+
+    stdin: TextIO | None
+    stdout: TextIO
+    colour: bool
+    continued: Callable[[], int]
+    """How often ralph was stopped and went on: somebody else has drawn there since."""
+
+
+class Drawing:
+    """One dashboard, from its first frame to its last."""
+
+    def __init__(
+        self, ground: Ground, place: Whereabouts, store: Store, source: Source, quit_: Callable[[], None]
+    ) -> None:
+        self._ground, self._place, self._store, self._source, self._quit = ground, place, store, source, quit_
+        self._premises = premises(place.ralph_dir, store.queue_id)
+        self._view = View()
+        self._reading: Reading | None = None
+        self._columns: int = 0
+        self._said_at = 0.0
+        self._outcomes: SimpleQueue[tuple[Deed, str, bool]] = SimpleQueue()
+        """What came of deeds."""
+
+    def draw(self, is_over: Callable[[], bool]) -> None:
+        """Draw until it is over; the terminal is as it was then, and while it is somebody else's, whatever happens."""
+        outlet = Outlet(self._ground.stdout, is_over)
+
+        def ends() -> bool:
+            return is_over() or outlet.closed
+
+        try:
+            with Clerk() as clerk:
+                while not ends():
+                    with (
+                        Keyboard(self._ground.stdin, takes_suspend=True) as keyboard,
+                        Canvas(outlet, colour=self._ground.colour) as canvas,
+                    ):
+                        is_suspended = self._draw(keyboard, canvas, clerk, ends)
+                    if is_suspended:
+                        suspend(self._ground.continued)
+                        while not in_foreground(self._ground.stdout) and not ends():  # `bg`, not `fg`
+                            time.sleep(_FRAME)
+        finally:
+            self._close()
+
+    def _draw(self, keyboard: Keyboard, canvas: Canvas, clerk: Clerk, ends: Callable[[], bool]) -> bool:
+        """Draw until it is over or to be suspended; tell which."""
+        read_at = anew_at = 0.0
+        returns: int = self._ground.continued() + keyboard.returns
+        while not ends():
+            began = time.monotonic()
+            if self._view.message and began - self._said_at >= _MESSAGE:
+                self._view = replace(self._view, message="")
+            if began - read_at >= _READ and clerk.wait(0):
+                clerk.do(self._source.read)
+                clerk.wait(_AWAITED)
+                read_at = began
+            self._hear_of_deeds()
+            before, returns = returns, self._ground.continued() + keyboard.returns
+            if returns != before or began - anew_at >= _ANEW:
+                canvas.forget()
+                anew_at = began
+            board = self._board(canvas.size[0], clerk.busy)
+            if in_foreground(self._ground.stdout):
+                self._view, lines = frame(board, self._view, *canvas.size)
+                canvas.draw(lines)
+            keys = keyboard.listen(max(_AT_ONCE, began + _FRAME - time.monotonic()))
+            deeds = self._heed(keys, board, clerk)
+            if Suspend() in deeds:
+                return True
+            if deeds:
+                read_at = 0.0
+        return False
+
+    def _board(self, columns: int, awaited: float) -> Board:
+        """The queue, and the transcript of the goal that is open; `awaited`: for how long the database is."""
+        now = time.time()
+        board = self._source.board(now)
+        if awaited >= _SLOW and not board.fault:
+            board = replace(board, fault=f"it is locked, or slow: no answer for {lasting(awaited)}")
+        goal = None if self._view.open is None else board.lineup.known.get(self._view.open)
+        if goal is None:
+            self._close()
+            return board
+        if columns != self._columns:  # rows have other numbers now
+            self._columns = columns
+            self._view = replace(self._view, bottom=None)
+        if self._reading is None or (self._reading.goal, self._reading.detailed) != (goal.id, self._view.detailed):
+            self._close()
+            directory, clone = self._premises.run_directory(goal), self._premises.clone(goal)
+            self._reading = Reading(goal.id, directory, clone, detailed=self._view.detailed, flag=self._place.flag)
+        told = self._reading.transcript(columns=columns, now=now, seconds=elapsed(board, goal), sight=board.sight(goal))
+        return replace(board, transcript=told)
+
+    def _close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+
+    def _heed(self, keys: list[str], board: Board, clerk: Clerk) -> list[Deed]:
+        """Have done what keys ask for; tell what that was."""
+        self._view, deeds = press_all(self._view, board, keys)
+        for deed in deeds:
+            if isinstance(deed, Quit):
+                self._quit()
+            elif not isinstance(deed, Suspend):
+                clerk.do(partial(self._perform, deed))
+                if not clerk.wait(_AWAITED):
+                    self._view = replace(self._view, message="this waits for the queue, which is locked or slow")
+        if keys:
+            self._said_at = time.monotonic()
+        return deeds
+
+    def _perform(self, deed: Deed) -> None:
+        self._outcomes.put((deed, *perform(deed, self._place, self._store)))
+
+    def _hear_of_deeds(self) -> None:
+        while not self._outcomes.empty():
+            deed, words, refused = self._outcomes.get()
+            self._view = answered(self._view, deed, words, refused=refused)
+            self._said_at = time.monotonic()

@@ -1,0 +1,277 @@
+"""What a key does: to the view, and beyond it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ralph.batch.goals import BatchGoal, State
+from ralph.cli.runs.board.board import Board
+from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
+from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, place, shown
+from ralph.cli.runs.steering import LONGEST
+from ralph.ui.keys import Key, Paste
+
+_MOST_AT_ONCE = 3
+"""Different letters in one read that a hand may have typed, on a slow line say; more of them are a text."""
+
+_FEW = 4
+_ABOUT = frozenset({Key.UP, Key.DOWN, Key.PAGE_UP, Key.PAGE_DOWN, Key.HOME, Key.END, Key.ENTER, *"jkgG"})
+"""Keys that only move about: so many at once are a macro's, or a slow line's; if they were a text, no harm is done."""
+
+_STATES = (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.DONE)
+
+Pressed = tuple[View, Deed | None]
+
+
+def press_all(view: View, board: Board, keys: Sequence[str]) -> tuple[View, list[Deed]]:
+    """Take the keys of one read. Whoever has pressed them has seen the board, and nothing of what they came to.
+
+    So a question is answered by a later read alone, and what follows an answer is dropped: of a text that was pasted,
+    in a terminal that does not mark that, any letter may be a key.
+    """
+    if not _takes_text(view) and _is_text(keys):
+        return replace(view, message="that was too much at once to be keys: press t first to type a text"), []
+    deeds: list[Deed] = []
+    for key in keys:
+        asked = view.prompt
+        view, deed = press(view, board, key)
+        deeds += [deed] if deed is not None else []
+        if (asked is not None and view.prompt is None) or (view.prompt is not None and not _takes_text(view)):
+            break
+    return view, deeds
+
+
+def answered(view: View, deed: Deed, words: str, *, refused: bool) -> View:
+    """The view when it is known what came of a deed; a text that was refused is there to be changed, or tried again."""
+    if refused and isinstance(deed, Tell) and view.prompt is None:
+        return replace(view, prompt=Prompt(Asks.TELL, deed.goal, deed.text, len(deed.text), note=words))
+    return replace(view, message=words)
+
+
+def _takes_text(view: View) -> bool:
+    return view.prompt is not None and view.prompt.asks in (Asks.FILTER, Asks.TELL)
+
+
+def _is_text(keys: Sequence[str]) -> bool:
+    """Tell whether keys that came at once are a text; a key that is held down comes often, too."""
+    if len(keys) <= _FEW and _ABOUT.issuperset(keys):
+        return False
+    letters = [key for key in keys if len(key) == 1 and not isinstance(key, Paste)]
+    is_much = len(letters) > _MOST_AT_ONCE and len(set(letters)) > 1
+    return is_much or (letters != [] and Key.ENTER in keys)
+
+
+def press(view: View, board: Board, key: str) -> Pressed:
+    """Take a key, by its name or as the letter that it is; or a text that was pasted, which is neither."""
+    view = replace(view, message="")
+    if isinstance(key, Paste):
+        return _paste(view, board, key), None
+    if key == Key.SUSPEND:
+        return _suspend(view, board)
+    if view.prompt is not None:
+        return _answer(view, board, view.prompt, key)
+    if view.helping:
+        return replace(view, helping=False), None
+    if view.open is not None and (moved := _scroll(view, board, key)) is not None:
+        return moved, None
+    if view.open is None and (moved := _move(view, board, key)) is not None:
+        return moved, None
+    return _command(view, board, key)
+
+
+def _suspend(view: View, board: Board) -> Pressed:
+    """Stop; where nobody would watch over a budget meanwhile that is asked first."""
+    prompt = view.prompt
+    if prompt is not None and prompt.asks is Asks.SUSPEND:
+        return replace(view, prompt=prompt.beneath), Suspend()
+    if not board.is_on_guard:
+        return view, Suspend()
+    return replace(view, prompt=Prompt(Asks.SUSPEND, beneath=prompt)), None
+
+
+def _command(view: View, board: Board, key: str) -> Pressed:
+    """Keys that mean the same wherever they are pressed."""
+    match key:
+        case "q" if board.ours:
+            return replace(view, prompt=Prompt(Asks.QUIT)), None
+        case "q":
+            return view, Quit()
+        case "?":
+            return replace(view, helping=True), None
+        case "p":
+            return view, Pause(not board.paused)
+        case "c" | "r" | "t" | "w":
+            return _about_a_goal(view, board, key)
+        case _:
+            return view, None
+
+
+def _about_a_goal(view: View, board: Board, key: str) -> Pressed:
+    goal = chosen(board, view)
+    if goal is None:
+        return replace(view, message="there is no goal here"), None
+    if view.carried or view.cursor != goal.id:
+        return replace(view, prompt=Prompt(Asks.MEANT, goal.id, key=key)), None
+    match key:
+        case "c":
+            return _ask_to_cancel(view, goal), None
+        case "r":
+            return view, Retry(goal.id)
+        case "w" if not board.is_waiting(goal):
+            return replace(view, message=f"{goal.label} does not wait for a usage limit"), None
+        case "w":
+            return view, Wake(goal.id)
+        case _ if goal.state is State.DONE:  # before anybody types a text in vain
+            return replace(view, message=f"{goal.label} is done: nobody works on it any more"), None
+        case _:
+            return replace(view, prompt=Prompt(Asks.TELL, goal.id)), None
+
+
+def _ask_to_cancel(view: View, goal: BatchGoal) -> View:
+    if goal.state in (State.DONE, State.CANCELLED):
+        return replace(view, message=f"{goal.label} is {goal.state}: there is nothing to cancel")
+    return replace(view, prompt=Prompt(Asks.CANCEL, goal.id))
+
+
+def _move(view: View, board: Board, key: str) -> View | None:
+    """Keys of the list of goals; None: it is none of them."""
+    goals = shown(board, view)
+    at = place(goals, view)
+    page = max(view.room - 1, 1)
+    steps = _steps(page)
+    ends = {Key.HOME: 0, "g": 0, Key.END: len(goals) - 1, "G": len(goals) - 1}
+    if key in steps or key in ends:
+        to = ends[key] if key in ends else at + steps[key]
+        return _at(view, goals, to) if goals else view
+    match key:
+        case Key.ENTER | Key.RIGHT:
+            return replace(_at(view, goals, at), open=goals[at].id, bottom=None) if goals else view
+        case "/":
+            return replace(view, prompt=Prompt(Asks.FILTER, 0, view.text, len(view.text), view.text))
+        case "f":
+            return _filtered(replace(view, state=_next_state(view.state, board)), board)
+        case Key.ESCAPE:
+            return _filtered(replace(view, text="", state=None), board)
+        case _:
+            return None
+
+
+def _at(view: View, goals: Sequence[BatchGoal], row: int) -> View:
+    """The same view with its cursor where somebody wants it, or at the last row in that direction."""
+    row = max(0, min(row, len(goals) - 1))
+    return replace(view, cursor=goals[row].id, row=row, moved=True, carried=False)
+
+
+def _filtered(view: View, board: Board) -> View:
+    """A view that somebody has change what it shows: a cursor that is at nothing of that begins anew."""
+    rows = [row for row, goal in enumerate(shown(board, view)) if goal.id == view.cursor]
+    if rows:
+        return replace(view, row=rows[0], moved=True)
+    return replace(view, cursor=0, row=0, moved=False, carried=False, top=0)
+
+
+def _steps(page: int) -> dict[str, int]:
+    """How far keys go that move by a row or a page."""
+    return {Key.UP: -1, "k": -1, Key.DOWN: 1, "j": 1, Key.PAGE_UP: -page, Key.PAGE_DOWN: page, " ": page}
+
+
+def _next_state(now: State | None, board: Board) -> State | None:
+    """The next state that any goal is in; after the last one all of them."""
+    later = _STATES if now is None else _STATES[_STATES.index(now) + 1 :]
+    return next((state for state in later if board.lineup.counts.get(state)), None)
+
+
+def _scroll(view: View, board: Board, key: str) -> View | None:
+    """Keys of a transcript; None: it is none of them."""
+    page = max(view.room - 1, 1)
+    steps = _steps(page)
+    end, first = (0, 0) if board.transcript is None else (board.transcript.end, board.transcript.left_out)
+    top = min(first + view.room, end)
+    match key:
+        case Key.ESCAPE | Key.LEFT:  # the goal that was read is the cursor's, wherever it is by now
+            return _filtered(replace(view, open=None, bottom=None), board)
+        case Key.HOME | "g":
+            return replace(view, bottom=top)
+        case Key.END | "G":
+            return replace(view, bottom=None)
+        case "d":
+            return replace(view, detailed=not view.detailed, bottom=None)
+        case _ if key in steps:
+            to = (end if view.bottom is None else view.bottom) + steps[key]
+            return replace(view, bottom=None if to >= end else max(to, top))
+        case _:
+            return None
+
+
+def _answer(view: View, board: Board, prompt: Prompt, key: str) -> Pressed:
+    closed = replace(view, prompt=None)
+    match prompt.asks:
+        case Asks.QUIT:
+            return closed, Quit() if key == "q" else None
+        case Asks.SUSPEND if key == "q":
+            return _command(closed, board, key)
+        case Asks.SUSPEND:
+            return replace(view, prompt=prompt.beneath), None
+        case Asks.CANCEL:
+            return closed, Cancel(prompt.goal) if key == "y" else None
+        case Asks.MEANT if key == "y":
+            return _about_a_goal(replace(closed, cursor=prompt.goal, moved=True, carried=False), board, prompt.key)
+        case Asks.MEANT:
+            return closed, None
+        case Asks.FILTER if key == Key.ESCAPE:
+            return _filtered(replace(closed, text=prompt.before), board), None
+        case Asks.FILTER if key == Key.ENTER:
+            return closed, None
+        case Asks.TELL if key == Key.ESCAPE:
+            return closed, None
+        case Asks.TELL if key == Key.ENTER:
+            return closed, Tell(prompt.goal, prompt.text.strip()) if prompt.text.strip() else None
+        case Asks.FILTER | Asks.TELL:
+            return _with(view, board, _typed(prompt, key)), None
+
+
+def _paste(view: View, board: Board, pasted: Paste) -> View:
+    """Have a text where one is asked for, in a line; anywhere else it does nothing."""
+    prompt = view.prompt
+    if prompt is None or not _takes_text(view):
+        return replace(view, message="pasted text is no key: press t first to tell it to a goal")
+    words = "".join(letter for letter in re.sub(r"\s+", " ", pasted) if letter.isprintable())
+    return _with(view, board, _added(prompt, words))
+
+
+def _added(prompt: Prompt, words: str) -> Prompt:
+    """A text with more in it; all of that or nothing, for nobody would see what is missing at its end."""
+    if (length := len(prompt.text) + len(words)) > LONGEST:
+        return replace(prompt, note=f"{length:,} characters are too many ({LONGEST:,})")
+    text = prompt.text[: prompt.caret] + words + prompt.text[prompt.caret :]
+    return replace(prompt, text=text, caret=prompt.caret + len(words))
+
+
+def _with(view: View, board: Board, typed: Prompt) -> View:
+    """A filter is heeded while it is typed."""
+    view = replace(view, prompt=typed)
+    return _filtered(replace(view, text=typed.text), board) if typed.asks is Asks.FILTER else view
+
+
+def _typed(prompt: Prompt, key: str) -> Prompt:
+    """A line of text after a key."""
+    prompt = replace(prompt, note="")
+    text, caret = prompt.text, prompt.caret
+    match key:
+        case Key.LEFT:
+            caret = max(0, caret - 1)
+        case Key.RIGHT:
+            caret = min(caret + 1, len(text))
+        case Key.HOME:
+            caret = 0
+        case Key.END:
+            caret = len(text)
+        case Key.BACKSPACE:
+            text, caret = text[: max(caret - 1, 0)] + text[caret:], max(caret - 1, 0)
+        case Key.DELETE:
+            text = text[:caret] + text[caret + 1 :]
+        case _ if len(key) == 1 and key.isprintable():
+            return _added(prompt, key)
+        case _:
+            pass
+    return replace(prompt, text=text, caret=caret)

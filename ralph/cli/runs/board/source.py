@@ -1,0 +1,90 @@
+"""Where a board comes from: the queue's database, and its worker, which may be this process or another one."""
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ralph.batch.admission import agent_of
+from ralph.batch.bulletin import Bulletin
+from ralph.batch.database import database_file
+from ralph.batch.forecast import foretold
+from ralph.batch.goals import BatchGoal, State
+from ralph.batch.remotes import without_password
+from ralph.batch.sole import serving
+from ralph.batch.store import Store
+from ralph.cli.runs.board.board import Board, Happening, lineup
+from ralph.cli.runs.queues import Whereabouts
+from ralph.errors import RalphError
+
+_NEWS = 50
+_LOOK = 3
+"""Reads between two looks who serves the queue: of a server's, each is a connection."""
+_HERE = socket.gethostname()
+
+
+class Source:
+    """A queue that is looked at. Reading it is some milliseconds of work; a board between two reads is next to none."""
+
+    def __init__(self, place: Whereabouts, store: Store, own: Callable[[], Bulletin] | None = None) -> None:
+        """`own` asks the worker of this very process; without it, somebody else's writes down how it stands."""
+        self._place, self._store, self._own = place, store, own
+        file = database_file(place.url)
+        shown = without_password(place.url) if file is None else str(file)
+        self._board = Board(0.0, shown, ours=own is not None, served="this process" if own else "", flag=place.flag)
+        self._reads = 0
+        self._heard = (0.0, 0.0)
+        """When the bulletin that stands there was written, by its writer's clock and by ours."""
+
+    def read(self) -> None:
+        """Look at the database. What cannot be read just now stays what it was, and that is said."""
+        try:
+            self._board = replace(self._read(), fault="")
+        except RalphError as error:
+            self._board = replace(self._board, fault=error.message)
+
+    def board(self, now: float) -> Board:
+        """The queue as it stands; this process's own worker is asked each time."""
+        if self._own is None:
+            return replace(self._board, now=now, silence=self._silence(now))
+        return replace(self._board, now=now, bulletin=self._own())
+
+    def _silence(self, now: float) -> float:
+        """How long the worker has written nothing; of another machine's, whose clock may differ, since we watch it."""
+        told = self._board.bulletin
+        return 0.0 if told is None else max(0.0, now - (told.at if told.host == _HERE else self._heard[1]))
+
+    def _read(self) -> Board:
+        goals = self._store.goals()
+        news = tuple(Happening(*told) for told in self._store.news(_NEWS))
+        served = self._server()
+        bulletin = self._own() if self._own is not None else self._written(served)
+        return replace(
+            self._board,
+            lineup=lineup(goals),
+            news=news,
+            bulletin=bulletin,
+            served=served,
+            paused=self._store.paused,
+            agents={goal.id: self._agent(goal) for goal in goals if goal.state is State.QUEUED},
+            forecast=None if bulletin is None else foretold(goals, bulletin),
+        )
+
+    def _agent(self, goal: BatchGoal) -> str:
+        try:
+            return agent_of(goal, self._place.agent)
+        except RalphError:  # a goal that another ralph took in, and this one cannot read
+            return ""
+
+    def _server(self) -> str:
+        if self._own is not None:
+            return self._board.served
+        self._reads += 1
+        return serving(self._place.url) if self._reads % _LOOK == 1 else self._board.served
+
+    def _written(self, served: str) -> Bulletin | None:
+        """What the worker that serves the queue has written; another one's may still stand there."""
+        told = self._store.bulletin() if served else None
+        if told is not None and told.at != self._heard[0]:
+            self._heard = (told.at, time.time())
+        return told if told is not None and f"process {told.pid} on {told.host}" in served else None

@@ -1,0 +1,114 @@
+"""The transcript of one goal: read as its run writes it, told as `ralph run` tells it, folded to fit."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from ralph.batch.bulletin import Sight
+from ralph.budget import Meter, Spend
+from ralph.cli.runs.board.board import Transcript
+from ralph.cli.runs.runfile import RunFile, event_in
+from ralph.events import Event, RunEnded, RunStarted
+from ralph.standing import Standing
+from ralph.ui.paint import Line, Tone
+from ralph.ui.statusline import status_line
+from ralph.ui.telling import Detail, Said
+from ralph.ui.toned import TonedTelling, folded, toned
+
+_MOST_BYTES = 8 << 20
+"""Of what was written before it was opened: nobody scrolls back further, and `ralph-runs logs` has all of it."""
+
+_AT_ONCE = 1 << 20
+"""Bytes that are taken for one frame: what is beyond comes with the next one."""
+
+_MOST_LINES, _MOST_ROWS = 4_000, 8_000
+
+
+class Reading:
+    """One goal's run, being read."""
+
+    def __init__(self, goal: int, directory: Path, root: Path, *, detailed: bool, flag: str = "") -> None:
+        """`flag`: how a command names the queue."""
+        self.goal, self.detailed, self._flag = goal, detailed, flag
+        self._directory, self._root = directory, str(root)
+        self._run = RunFile(directory / "events.ndjson", _MOST_BYTES)
+        self._telling = TonedTelling(Detail.VERBOSE if detailed else Detail.NORMAL, self._root)
+        self._stands: Standing | None = None
+        self._lines: deque[Line] = deque(maxlen=_MOST_LINES)
+        self._rows: list[Line] = []
+        self._left_out = 0
+        self._columns = 0
+
+    def close(self) -> None:
+        self._run.close()
+
+    def transcript(self, *, columns: int, now: float, seconds: float | None, sight: Sight | None = None) -> Transcript:
+        """Take what is new, and give all of it.
+
+        `seconds`: how long the goal has been worked on; `sight`: how it is seen by its worker, if it is at work.
+        """
+        if columns != self._columns:
+            self._columns, self._rows, self._left_out = columns, [], 0
+            self._fold(list(self._lines))
+        self._take()
+        if self._stands is None:
+            return Transcript(self.goal, note=f"no run of it is to be found on this machine, at\n{self._directory}")
+        return Transcript(self.goal, self._rows, self._left_out, self._status(columns, now, seconds, sight))
+
+    def _status(self, columns: int, now: float, seconds: float | None, sight: Sight | None) -> Line:
+        if self._stands is None or self._stands.ended:
+            return ()
+        stands = _whole(self._stands, sight, is_known=not self._run.skipped)
+        return status_line(stands, columns=columns, now=now, seconds=seconds, root=self._root)
+
+    def _take(self) -> None:
+        for line in self._run.lines(_AT_ONCE):
+            if (told := event_in(line)) is None:
+                continue
+            if self._stands is None:
+                self._begin()
+            event, at = told
+            self._stands = (self._stands or Standing()).after(event, at)
+            framed = [line for said in _framed(event, at) for line in toned(said)]
+            self._keep([*framed, *self._telling.lines(event, at)])
+
+    def _begin(self) -> None:
+        if self._run.skipped:
+            self._keep([((f"… what was before is told by: ralph-runs logs g{self.goal}{self._flag}", Tone.DIM),)])
+
+    def _keep(self, lines: list[Line]) -> None:
+        self._lines.extend(lines)
+        self._fold(lines)
+
+    def _fold(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._rows += folded(line, self._columns)
+        if (more := len(self._rows) - _MOST_ROWS) > 0:
+            del self._rows[:more]
+            self._left_out += more
+
+
+def _whole(stands: Standing, sight: Sight | None, *, is_known: bool) -> Standing:
+    """Where a run stands, with what its goal has used in all: the worker knows of other attempts, too.
+
+    Of a run whose beginning was not read its events tell too little of that: then it is the worker's word or none.
+    """
+    used = stands.meter.total if is_known else Spend()
+    if sight is not None:
+        used = used.at_least(Spend(sight.cost_usd, sight.tokens, costed=sight.cost_usd > 0))
+    number = stands.iteration or (sight.iteration if sight is not None else 0)
+    meter = Meter(before=used, context_pct=stands.meter.context_pct)
+    return replace(stands, meter=meter, iteration=number or None)
+
+
+def _framed(event: Event, at: str) -> list[Said]:
+    """How a run begins and ends: `ralph run` says that itself, not as an event."""
+    match event:
+        case RunStarted():
+            verb = "continued" if event.continued else "started"
+            return [Said("run", f"{verb} {at} · {event.agent} · model {event.model}", Tone.STRONG)]
+        case RunEnded():
+            return [Said("result", f"{event.reason} (exit {event.exit_code})", Tone.STRONG)]
+        case _:
+            return []

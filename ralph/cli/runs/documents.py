@@ -1,0 +1,75 @@
+"""Goals of a queue as programs read them."""
+
+from collections.abc import Sequence
+
+from ralph.batch.clearing import Holding
+from ralph.batch.goals import BatchGoal, Comment, State
+from ralph.batch.remotes import without_password
+from ralph.quantities import timestamp
+
+
+def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
+    """A goal in a list; `cut_off`: nobody serves its queue, whatever is said to be running there."""
+    return {
+        "id": goal.label,
+        "name": goal.name,
+        "title": goal.title,
+        "repo": without_password(goal.repo),
+        "state": goal.state,
+        "reason": goal.reason,
+        "cut_off": cut_off and goal.state is State.RUNNING,
+        "attempts": goal.attempts,
+        "priority": goal.priority,
+        "after": [f"g{number}" for number in goal.after],
+        "branch": goal.branch,
+        "cost_usd": goal.cost_usd,
+        "tokens": goal.tokens,
+        "iterations": goal.iterations,
+        "seconds": goal.seconds,
+    }
+
+
+def document(
+    goal: BatchGoal, comments: Sequence[Comment], clone: str = "", mirror: str = "", *, cut_off: bool = False
+) -> dict[str, object]:
+    """All that is known of one goal; `clone` is empty where there is none, `mirror` where it has not its branch."""
+    return {
+        **row(goal, cut_off=cut_off),
+        "path": goal.path,
+        "body": goal.text,
+        "starts": goal.starts,
+        "merge": goal.merge,
+        "settings": dict(goal.settings),
+        "clone": clone,
+        "mirror": mirror,
+        "created_at": timestamp(goal.created_at),
+        "updated_at": timestamp(goal.updated_at),
+        "comments": [
+            {"at": timestamp(comment.at), "author": comment.author, "text": comment.text} for comment in comments
+        ],
+    }
+
+
+def clearing(found: Sequence[Holding], *, deleted: bool) -> dict[str, object]:
+    """What `ralph-runs gc` found; `deleted`: what goes has gone."""
+    return {
+        "deleted": deleted,
+        "bytes": sum(holding.size for holding in found if holding.goes),
+        "goes": [_holding(holding) for holding in found if holding.goes],
+        "stays": [_holding(holding) for holding in found if not holding.goes],
+    }
+
+
+def _holding(holding: Holding) -> dict[str, object]:
+    goal = holding.goal
+    return {
+        "path": str(holding.path),
+        "what": holding.what,
+        "goal": "" if goal is None else goal.label,
+        "name": "" if goal is None else goal.name,
+        "state": "" if goal is None else goal.state,
+        "bytes": holding.size,
+        "why": holding.why,
+        "mirror": str(holding.mirror or ""),
+        "kept": list(holding.kept),
+    }

@@ -1,0 +1,133 @@
+"""What a queue worker tells, as it happens: lines for people, or one JSON object a line; and how it ended."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from ralph import jsonline
+from ralph.batch.goals import BatchGoal, State
+from ralph.batch.news import PAUSED, Kind, News
+from ralph.batch.store import Submitted
+from ralph.cli.runs import documents, tables
+from ralph.cli.runs.queues import naming
+from ralph.quantities import timestamp
+from ralph.ui.columns import cut, padded
+from ralph.ui.outlet import Outlet
+from ralph.ui.sanitise import visible
+
+_NAME = 20
+_LONGEST = 4_000
+_MOST_WITHHELD = 20
+OPENINGS: Mapping[Kind, str] = {
+    Kind.STARTED: "started ",
+    Kind.CHECK: "check ",
+    Kind.WAITING: "waits: ",
+    Kind.MERGING: "merging ",
+    Kind.DONE: "done: ",
+    Kind.RETRY: "to be tried again: ",
+    Kind.STUCK: "stuck: ",
+    Kind.REQUEUED: "queued again: ",
+    Kind.CANCELLED: "cancelled: ",
+}
+
+
+class Progress:
+    """A screen for a queue worker. It remembers which goals it has heard of, for the summary."""
+
+    def __init__(self, *, as_json: bool, quiet: bool, flag: str = "") -> None:
+        """`flag`: how a command names the queue."""
+        self._outlet = Outlet(sys.stdout)
+        self._json = as_json
+        self._quiet = quiet
+        self._flag = flag
+        self._seen: set[int] = set()
+        self._others = ""
+        self._is_apart = True
+        """Nothing stands right above: nothing was written, or an empty line."""
+        self.is_covered = False
+        """Something else shows what happens, where lines would stand."""
+        self._withheld: deque[str] = deque(maxlen=_MOST_WITHHELD)
+
+    def submitted(self, goals: Sequence[Submitted], everything: Sequence[BatchGoal]) -> None:
+        """Say what came of the goals that were asked for, and which others the queue holds: they are worked on, too."""
+        if not goals:
+            return
+        self._seen |= {each.goal.id for each in goals}
+        waiting = (goal for goal in everything if goal.state in (State.QUEUED, State.RUNNING))
+        others = [goal.label for goal in waiting if goal.id not in self._seen]
+        self._others = f"also works on what else is queued: {', '.join(others)}" if others else ""
+        if self._json:
+            rows = [{**documents.row(each.goal), "what": each.what} for each in goals]
+            self._write_json("submitted", {"goals": rows, "also": others})
+        elif not self._quiet:
+            self._write_lines([*tables.submitted(goals), *([self._others] if others else []), ""])
+
+    def __call__(self, news: News) -> None:
+        """Show something that has happened."""
+        if news.goal is not None:
+            self._seen.add(news.goal.id)
+        if self._quiet and news.text == PAUSED:  # who waits for the table should know why there is none
+            Outlet(sys.stderr).write(f"note: {naming(PAUSED, self._flag)}\n")
+        if self._json:
+            goal = {} if news.goal is None else {"id": news.goal.label, "name": news.goal.name}
+            self._write_json(news.kind, {"at": timestamp(news.at), **goal, "text": news.text})
+        elif not self._quiet:
+            who = "ralph-runs" if news.goal is None else f"{news.goal.label} {news.goal.name}"
+            clock = time.strftime("%H:%M:%S", time.localtime(news.at))
+            width = self._outlet.width
+            room = _LONGEST if width is None or self.is_covered else width - _NAME - 12  # what is kept is kept whole
+            said = cut(OPENINGS.get(news.kind, "") + news.text, room)
+            named = cut(who, _NAME if width is not None else _LONGEST)
+            line = f"{clock}  {padded(named, _NAME)}  {said}".rstrip()
+            if not self.is_covered:
+                self._write_lines([line])
+            elif news.goal is None:  # what became of goals is in the table at the end
+                self._withheld.append(line)
+
+    def cover(self) -> None:
+        """Something else shows from now on what happens."""
+        self.is_covered = True
+
+    def uncover(self, note: str = "") -> None:
+        """Write lines again, those first that were about the whole queue; nothing if they are written already."""
+        if not self.is_covered:
+            return
+        self.is_covered = False
+        lines = [*self._withheld, *([f"note: {visible(note)}"] if note else [])]
+        self._withheld.clear()
+        if lines:
+            self._write_lines(lines)
+
+    def summary(self, goals: Sequence[BatchGoal], exit_code: int, over: str = "") -> None:
+        """Say how the goals that were worked on ended; `over`: why the budget ended all, and what there is to do."""
+        worked = [goal for goal in goals if goal.id in self._seen]
+        waiting = sum(goal.state in (State.QUEUED, State.RUNNING) for goal in goals if goal.id not in self._seen)
+        if self._json:
+            rows = [documents.row(goal, cut_off=True) for goal in worked]
+            self._write_json("summary", {"exit_code": exit_code, "over": over, "goals": rows, "waiting": waiting})
+        elif worked:
+            # Whatever still runs is left behind: the worker goes.
+            self._write_lines(
+                [*([] if self._is_apart else [""]), *tables.overview(worked, goals, cut_off=True, flag=self._flag)]
+            )
+            if waiting:
+                self._write_lines([f"and {waiting} more in the queue, not begun: ralph-runs list{self._flag}"])
+            if self._quiet and self._others:
+                self._write_lines([self._others.replace("works", "worked", 1)])
+            if stuck := next((goal for goal in worked if goal.state is State.STUCK), None):
+                self._write_lines([f"what is stuck, and what to do: ralph-runs show {stuck.label}{self._flag}"])
+        else:
+            queued = any(goal.state in (State.QUEUED, State.RUNNING) for goal in goals)
+            whole = f"{tables.tally(goals, cut_off=True)}" if goals else ""
+            said = [] if queued else ["nothing is queued"]
+            self._write_lines([f"no goal was worked on: {'; '.join([*said, *([whole] if whole else [])])}"])
+        if over and not self._json:
+            self._write_lines([over])
+
+    def _write_json(self, kind: str, fields: Mapping[str, object]) -> None:
+        self._outlet.write_bytes(jsonline.encode_line({"type": kind, **fields}))
+
+    def _write_lines(self, lines: Sequence[str]) -> None:
+        self._is_apart = not lines[-1]
+        self._outlet.write("".join(f"{line}\n" for line in lines))

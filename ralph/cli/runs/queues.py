@@ -1,0 +1,111 @@
+"""The queue that a command of `ralph-runs` is about."""
+
+import contextlib
+import re
+import shlex
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph import environ, settings
+from ralph.batch.database import default_url
+from ralph.batch.goals import BatchGoal, State
+from ralph.batch.remotes import without_password
+from ralph.batch.sole import serving, unless_served
+from ralph.batch.store import Store, open_store
+from ralph.errors import UsageError
+
+_COMMAND = re.compile(r"\bralph-runs [a-z]+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where the queue is, and what surrounds it."""
+
+    url: str
+    ralph_dir: Path
+    env: Mapping[str, str]
+    most: int
+    """How many goals may run at once."""
+    agent: str
+    """Who works on a goal that names nobody."""
+    notify: tuple[str, ...] = ()
+    """The command that is told what someone who is away wants to know."""
+
+    @property
+    def flag(self) -> str:
+        """How a command names this queue where it would not find it by itself; without what opens it."""
+        if self.url == default_url(self.ralph_dir):
+            return ""
+        url = without_password(self.url)
+        return f" --db {shlex.quote(url.partition('?')[0] if 'password' in url else url)}"
+
+    def step(self, words: str) -> str:
+        """A next step in whose commands this queue is named."""
+        return naming(words, self.flag)
+
+
+def naming(words: str, flag: str) -> str:
+    """Have every command of `ralph-runs` in a text name its queue: an id is another goal's in another one."""
+    return _COMMAND.sub(lambda found: found[0] + flag, words)
+
+
+def whereabouts(db: str | None, most: str | None = None) -> Whereabouts:
+    """Settle which queue is meant; a repository does not decide it."""
+    env = environ.without_redirections()
+    written = {name: value for name, value in (("db", db), ("max", most)) if value is not None}
+    chosen = settings.load(env=env, flags=written)
+    values = chosen.values
+    ralph_dir = settings.ralph_dir(env)
+    url = str(values["db"].value) if "db" in values else default_url(ralph_dir)
+    return Whereabouts(url, ralph_dir, env, int(str(values["max"].value)), chosen.agent, chosen.notify)
+
+
+def existing(place: Whereabouts) -> Store | None:
+    """The queue, if there is one; nothing is made."""
+    return open_store(place.url, create=False)
+
+
+def missing(place: Whereabouts) -> str:
+    """What is said where there is no queue; one that the user names is named, for its name may be mistyped."""
+    return "the queue is empty" if place.url == default_url(place.ralph_dir) else f"there is no queue at {place.url}"
+
+
+def made(place: Whereabouts) -> Store:
+    """The queue, made if there is none."""
+    store = open_store(place.url, create=True)
+    if store is None:
+        raise AssertionError("a queue that is to be made is there")
+    return store
+
+
+def has_work(place: Whereabouts) -> bool:
+    """Tell whether a queue worker would find anything to do."""
+    store = existing(place)
+    return store is not None and any(goal.state in (State.QUEUED, State.RUNNING) for goal in store.goals())
+
+
+def is_cut_off(place: Whereabouts, goals: Iterable[BatchGoal]) -> bool:
+    """Tell whether goals that are said to be running are not, for nobody serves their queue."""
+    return any(goal.state is State.RUNNING for goal in goals) and not serving(place.url)
+
+
+@contextlib.contextmanager
+def alone(place: Whereabouts, store: Store) -> Generator[bool]:
+    """Tell whether something was cut off, and keep queue workers away meanwhile; else nobody is kept from anything."""
+    if not is_cut_off(place, store.goals()):
+        yield False
+        return
+    with unless_served(place.url) as ours:
+        yield ours
+
+
+def find(place: Whereabouts, words: Sequence[str]) -> tuple[Store, list[BatchGoal]]:
+    """The goals that the user names, each once; refuse what is not in the queue."""
+    store = existing(place)
+    if store is None:
+        raise UsageError(
+            f"there is no goal {words[0]}: {missing(place)}",
+            place.step("add goals with: ralph-runs add GOAL.md --queue"),
+        )
+    return store, list({goal.id: goal for goal in map(store.find, words)}.values())

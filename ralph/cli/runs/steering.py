@@ -1,0 +1,180 @@
+"""`ralph-runs queue`, `retry`, `cancel`, `wake`, `comment`, `tell`: what the user decides about goals."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph.cli.runs import flags
+
+if TYPE_CHECKING:  # loaded when a command is called
+    from ralph.batch.goals import BatchGoal
+    from ralph.batch.store import Store
+    from ralph.cli.runs.queues import Whereabouts
+
+LONGEST = 10_000
+"""Characters of a comment: more belongs into the goal, or into a file that it names."""
+
+
+def queue(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+    """Let drafts start."""
+    _decide(goals, db, lambda store, _: store.queue, ("draft",), as_json=as_json)
+
+
+def retry(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+    """Try goals that are stuck or cancelled again, on the same branch, with as many attempts as a new goal has."""
+    _decide(goals, db, lambda store, _: store.retry, ("stuck", "cancelled"), as_json=as_json)
+
+
+def cancel(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+    """Give goals up. One that runs is stopped; its branch is kept."""
+    states = ("draft", "queued", "running", "stuck", "cancelled")
+    _decide(goals, db, lambda store, alone: lambda goal: store.cancel(goal, alone=alone), states, as_json=as_json)
+
+
+def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+    """Have goals that wait for a usage limit go on now, and others of the same account start."""
+    from ralph import jsonline
+    from ralph.batch.sole import serving
+    from ralph.cli.runs import documents
+    from ralph.cli.runs.queues import find, whereabouts
+    from ralph.errors import UsageError
+
+    place = whereabouts(db)
+    store, found = find(place, goals)
+    if not serving(place.url):
+        raise UsageError("nobody serves the queue: no goal waits", place.step("start it with: ralph-runs run"))
+    bulletin = store.bulletin()
+    for goal in found:
+        sight = None if bulletin is None else bulletin.sights.get(goal.id)
+        if sight is None or sight.until is None:
+            raise UsageError(f"{goal.label} does not wait for a usage limit: there is nothing to wake")
+    store.wake(found)
+    if as_json:
+        typer.echo(jsonline.encode([documents.row(goal) for goal in found]))
+    else:
+        typer.echo("\n".join(f"{goal.label} {goal.name}: goes on now" for goal in found))
+
+
+def comment(
+    goal: flags.Id,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say, quoted.")],
+    db: flags.Db = None,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Say something about a goal: the next session that works on it is told, and `show` keeps it."""
+    from ralph import jsonline
+    from ralph.cli.runs import documents
+    from ralph.cli.runs.queues import find, whereabouts
+
+    _refuse_words(text, "comment")
+    store, (found,) = find(whereabouts(db), [goal])
+    store.comment(found, "user", text.strip())
+    if as_json:
+        typer.echo(jsonline.encode(documents.document(found, store.comments(found))))
+    elif found.state == "done":
+        typer.echo(f"{found.label} {found.name}: kept; it is done, and no attempt will read it")
+    else:
+        who = "the next session" if found.state == "running" else "its next attempt"
+        typer.echo(f"{found.label} {found.name}: {who} is told")
+
+
+def tell(
+    goal: flags.Id,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say, quoted.")],
+    db: flags.Db = None,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Say something to whoever works on a goal, and see when it will be heard. It is kept as a comment."""
+    from ralph import jsonline
+    from ralph.cli.runs.queues import find, whereabouts
+
+    _refuse_words(text, "word")
+    place = whereabouts(db)
+    store, (found,) = find(place, [goal])
+    when = passed_on(found, text, place, store)
+    told = {"id": found.label, "name": found.name, "state": found.state, "heard": when}
+    typer.echo(jsonline.encode(told) if as_json else f"{found.label} {found.name}: {when}")
+
+
+def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store") -> str:
+    """Tell whoever works on a goal something, and return when that will be heard."""
+    from ralph.cli.runs.queues import is_cut_off
+    from ralph.errors import UsageError
+
+    if goal.state == "done":
+        raise UsageError(
+            f"{goal.label} is done: nobody works on it any more",
+            place.step(f"keep it as a remark: ralph-runs comment {goal.label} '...'; or ask for it with another goal"),
+        )
+    store.comment(goal, "user", text.strip())
+    return place.step(_heard_when(goal, cut_off=is_cut_off(place, [goal]), paused=store.paused))
+
+
+def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
+    """When the agent of a goal hears what it is told: between two sessions, for none is interrupted for it."""
+    from ralph.batch.goals import State
+
+    match goal.state:
+        case State.RUNNING if cut_off and paused:
+            return (
+                "nobody serves the queue, which is paused; it is told when it goes on:"
+                " ralph-runs resume, then: ralph-runs run"
+            )
+        case State.RUNNING if cut_off:
+            return "nobody serves the queue; it is told when it goes on: ralph-runs run"
+        case State.RUNNING if goal.unmerged is not None:
+            return "it is being merged, and told only if that fails and it is tried again"
+        case State.RUNNING:
+            return (
+                "the next session of its run is told, and asked to acknowledge it; the one at work is not interrupted"
+            )
+        case State.QUEUED if paused:
+            return "it is told when it starts; the queue is paused: ralph-runs resume"
+        case State.QUEUED:
+            return "it is told when it starts"
+        case State.DRAFT:
+            return f"it is told when it starts, which it may with: ralph-runs queue {goal.label}"
+        case _:
+            return f"it is {goal.state}, and told when it is tried again: ralph-runs retry {goal.label}"
+
+
+def _refuse_words(text: str, what: str) -> None:
+    from ralph.errors import UsageError
+
+    if not text.strip():
+        command = "comment" if what == "comment" else "tell"
+        raise UsageError("there is nothing to say", f"ralph-runs {command} ID 'what the next session should know'")
+    if len(text) > LONGEST:
+        raise UsageError(
+            f"{len(text):,} characters are too many for a {what} ({LONGEST:,})",
+            "write them to a file in the repository, and name it; or change the goal's file, and add it again",
+        )
+
+
+def _decide(
+    words: Sequence[str],
+    db: str | None,
+    deed: "Callable[[Store, bool], Callable[[BatchGoal], BatchGoal]]",
+    states: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    from ralph import jsonline
+    from ralph.cli.runs import documents
+    from ralph.cli.runs.queues import alone, find, whereabouts
+
+    place = whereabouts(db)
+    store, goals = find(place, words)
+    with alone(place, store) as cut_off:
+        act = deed(store, cut_off)
+        # Those that it refuses come first: it says so in its own words, and nothing has been changed by then.
+        decided = [act(goal) for goal in sorted(goals, key=lambda goal: goal.state in states)]
+    decided.sort(key=lambda goal: [one.id for one in goals].index(goal.id))
+    if as_json:
+        typer.echo(jsonline.encode([documents.row(goal) for goal in decided]))
+        return
+    for goal in decided:
+        at_merge = f"was cut off while it was merged: ralph-runs run{place.flag} gives it up, unless that was done"
+        stopping = at_merge if cut_off else "is being cancelled"
+        typer.echo(f"{goal.label} {goal.name}: {stopping if goal.cancelling else goal.state}")

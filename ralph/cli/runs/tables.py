@@ -1,0 +1,292 @@
+"""Goals of a queue as people read them: tables that fit a terminal, and all that is known of one."""
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ralph.batch.clearing import Holding, What
+from ralph.batch.discarding import kept_below
+from ralph.batch.goals import BatchGoal, Comment, State
+from ralph.batch.plan import waits_in_vain
+from ralph.batch.remotes import without_password
+from ralph.batch.store import Submitted
+from ralph.budget import is_limit_reached
+from ralph.cli.runs.queues import naming
+from ralph.quantities import format_money, format_size, timestamp
+from ralph.ui.columns import columns
+from ralph.ui.outlet import Outlet
+from ralph.ui.sanitise import one_line, visible
+
+_USUAL_WIDTH = 80
+_LABEL = 10
+_LONGEST, _LONGEST_STEP = 400, 4_000
+"""Characters of what is told of one goal. Commands are copied: they are not cut where a queue has a long address."""
+_CUT_OFF = "cut off"
+_MOST_KEPT = 5
+_UNPROVEN = "--merge-unproven"
+_LIMITS = ("max_iterations", "duration", "max_cost", "max_tokens")
+
+
+def overview(
+    goals: Sequence[BatchGoal], everything: Sequence[BatchGoal], *, cut_off: bool, flag: str = ""
+) -> list[str]:
+    """A line for each goal, and one on all; `everything` is the queue that they are of, `flag` names it in commands.
+
+    `cut_off`: nobody serves it, so what is said to be running is not.
+    """
+    repos = short_repos(goal.repo for goal in goals)
+    waits = waiting(everything)
+    headings = ["id", "state", "goal", "repo", "tries", "cost", ""]
+    rows = [headings] + [
+        [
+            goal.label,
+            _state(goal, cut_off=cut_off),
+            goal.name,
+            repos[goal.repo],
+            str(goal.attempts) if goal.starts else "-",
+            format_money(goal.cost_usd) if goal.starts else "-",
+            _why(goal, waits, cut_off=cut_off, flag=flag),
+        ]
+        for goal in goals
+    ]
+    widest = [6, 9, 26, 16, 5, 9, _USUAL_WIDTH]
+    right = {4, 5}
+    if len(repos) < 2:  # it goes without saying
+        rows = [row[:3] + row[4:] for row in rows]
+        widest = widest[:3] + widest[4:]
+        right = {3, 4}
+    return [*columns(rows, widest, _width(), right), "", tally(goals, cut_off=cut_off)]
+
+
+def submitted(goals: Sequence[Submitted], *, cut_off: bool = False) -> list[str]:
+    """What came of each goal that was asked for."""
+    repos = short_repos(each.goal.repo for each in goals)
+    rows = [["id", "state", "goal", "repo", ""]]
+    rows += [
+        [
+            each.goal.label,
+            _state(each.goal, cut_off=cut_off),
+            each.goal.name,
+            repos[each.goal.repo],
+            each.what,
+        ]
+        for each in goals
+    ]
+    return columns(rows, [6, 9, 30, 20, _USUAL_WIDTH], _width())
+
+
+def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
+    """How many goals there are in which state, and what they have cost."""
+    counts = Counter(_state(goal, cut_off=cut_off) for goal in goals)
+    each = ", ".join(f"{counts[state]} {state}" for state in (_CUT_OFF, *State) if counts[state])
+    cost = sum(goal.cost_usd for goal in goals)
+    return f"{len(goals)} goal{'' if len(goals) == 1 else 's'}: {each}" + (f" · {format_money(cost)}" if cost else "")
+
+
+def waiting(goals: Sequence[BatchGoal]) -> dict[int, str]:
+    """Of the queued goals that wait for others: for which."""
+    known = {goal.id: goal for goal in goals}
+    in_vain = waits_in_vain(goals)
+    told: dict[int, str] = {}
+    for goal in goals:
+        unfinished = [known[number] for number in goal.after if known[number].state is not State.DONE]
+        if goal.state is not State.QUEUED or not unfinished:
+            continue
+        if (obstacle := in_vain.get(goal.id)) is not None:
+            told[goal.id] = f"waits for {obstacle.label}, which {_standing(obstacle, in_vain)}"
+        else:
+            told[goal.id] = f"after {', '.join(parent.label for parent in unfinished)}"
+    return told
+
+
+def _standing(goal: BatchGoal, in_vain: dict[int, BatchGoal]) -> str:
+    return "waits itself" if goal.id in in_vain else f"is {'a draft' if goal.state is State.DRAFT else goal.state}"
+
+
+def _state(goal: BatchGoal, *, cut_off: bool) -> str:
+    return _CUT_OFF if cut_off and goal.state is State.RUNNING else goal.state
+
+
+def _why(goal: BatchGoal, waits: dict[int, str], *, cut_off: bool, flag: str = "") -> str:
+    if cut_off and goal.state is State.RUNNING:
+        return f"{'is given up' if goal.cancelling else 'goes on'} with: ralph-runs run{flag}"
+    if goal.cancelling and goal.state is State.RUNNING:
+        return "is being cancelled"
+    return waits.get(goal.id) or ("" if goal.reason == goal.state else goal.reason)
+
+
+def details(
+    goal: BatchGoal,
+    comments: Sequence[Comment],
+    everything: Sequence[BatchGoal],
+    clone: Path | None,
+    mirror: Path | None,
+    look: str = "",
+    *,
+    cut_off: bool,
+    paused: bool = False,
+    flag: str = "",
+) -> list[str]:
+    """All that is known of one goal, and what can be done next; `mirror` is where its branch is to be had.
+
+    `look` is a command that lists what else is kept of it.
+    """
+    step = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=paused)
+    known = {other.id: other for other in everything}
+    starts = f"{goal.starts} start{'' if goal.starts == 1 else 's'}" if goal.starts != goal.attempts else ""
+    facts = {
+        "goal": [goal.label, goal.name, goal.title],
+        "state": [_state(goal, cut_off=cut_off), _why(goal, waiting(everything), cut_off=cut_off, flag=flag)],
+        "attempts": [str(goal.attempts), starts] if goal.starts else [],
+        "cost": [format_money(goal.cost_usd)] if goal.starts else [],
+        "repo": [without_password(goal.repo), f"branch {goal.branch}"],
+        "clone": [str(clone)] if clone else [],
+        "work": [f"git fetch {shlex.join([str(mirror), goal.branch])}"] if mirror else [],
+        "saved": [look],
+        "file": [goal.path],
+        "priority": [str(goal.priority)] if goal.priority else [],
+        "after": [
+            ", ".join(f"{known[number].label} {known[number].name} ({known[number].state})" for number in goal.after)
+        ],
+        "merge": [goal.merge or ""],
+        "settings": [f"{name} {value}" for name, value in goal.settings.items()],
+        "added": [timestamp(goal.created_at)],
+        "next": [naming(step, flag)],
+    }
+    most = {"next": _LONGEST_STEP, "saved": _LONGEST_STEP}
+    said = {
+        label: " · ".join(one_line(part, most.get(label, _LONGEST)) for part in parts if part)
+        for label, parts in facts.items()
+    }
+    lines = [f"{label:<{_LABEL}} {text}" for label, text in said.items() if text]
+    for comment in comments:
+        lines += ["", f"{timestamp(comment.at)}  {one_line(comment.author, 40)}"]
+        lines += [f"  {line}".rstrip() for line in visible(comment.text).rstrip().splitlines()]
+    return lines
+
+
+def next_step(
+    goal: BatchGoal, obstacle: BatchGoal | None = None, *, cut_off: bool = False, paused: bool = False
+) -> str:
+    """What the user can do about a goal where it stands; `obstacle` is what it waits for in vain."""
+    match goal.state:
+        case State.DRAFT:
+            return f"let it start: ralph-runs queue {goal.label}"
+        case State.QUEUED if obstacle is not None:
+            return f"see to {obstacle.label} first: ralph-runs show {obstacle.label}"
+        case State.QUEUED if paused:
+            return "the queue is paused; have goals started again: ralph-runs resume"
+        case State.QUEUED:
+            return "a queue worker takes it up: ralph-runs work"
+        case State.RUNNING if cut_off and paused:
+            return (
+                "it was cut off, and the queue is paused; have it go on: ralph-runs resume, then: ralph-runs run;"
+                f" or give it up: ralph-runs cancel {goal.label}"
+            )
+        case State.RUNNING if cut_off:
+            return f"it was cut off; have it go on: ralph-runs run; or give it up: ralph-runs cancel {goal.label}"
+        case State.RUNNING:
+            return f"watch it: ralph-runs logs {goal.label} -f"
+        case State.STUCK:
+            return _way_out(goal)
+        case State.CANCELLED:
+            return f"take it up again: ralph-runs retry {goal.label}"
+        case State.DONE:
+            return ""
+
+
+def _way_out(goal: BatchGoal) -> str:
+    """How a goal that is stuck gets on, by what it is stuck for."""
+    again = f"ralph-runs retry {goal.label}"
+    if goal.unmerged is not None and _UNPROVEN in goal.reason:
+        return (
+            f"merge it without proof: {again}, then: ralph-runs run {_UNPROVEN};"
+            f" or commit a .ralph/check to its main branch, then: {again}; it is worked on once more"
+        )
+    if goal.unmerged is not None:
+        return f"clear what is in the way, then: {again}; only the merge is done again"
+    if goal.starts == 0:
+        return f"mend that, then: {again}"
+    if is_limit_reached(goal.reason):
+        if any(name in goal.settings for name in _LIMITS):
+            return "raise it in the manifest or the flag that sets it, then run the same command again"
+        return (
+            f"raise it in {goal.path}, then: ralph-runs run {shlex.quote(goal.path)};"
+            " the queue keeps the text that it was given"
+        )
+    return (
+        f"see what it did: ralph-runs logs {goal.label}; say what to do: ralph-runs comment {goal.label} '...';"
+        f" then: {again}"
+    )
+
+
+def clearing(found: Sequence[Holding], ralph_dir: Path, *, deleted: bool, flag: str = "") -> list[str]:
+    """What `ralph-runs gc` found; `deleted`: what goes has gone."""
+    goes = [holding for holding in found if holding.goes]
+    stays = [holding for holding in found if not holding.goes]
+    freed = format_size(sum(holding.size for holding in goes))
+    total = f"{'removed' if deleted else 'can go'}: {freed} in {ralph_dir}"
+    lines = [
+        *([total, *_holdings(goes, ralph_dir)] if goes else [f"nothing {'was' if deleted else 'is'} to be removed"])
+    ]
+    if saved := [line for holding in goes for line in _kept(holding)]:
+        lines += ["", "what was only there is kept; look at it with:", *saved]
+    if stays:
+        lines += ["", "stays:", *_holdings(stays, ralph_dir)]
+    if goes and not deleted:
+        kept = "what is only in a clone is saved to its mirror first"
+        lines += ["", f"remove it with: ralph-runs gc --delete{flag}; {kept}"]
+    return lines
+
+
+def _kept(holding: Holding) -> list[str]:
+    """How to look at what a clone that is gone has left; of much, the first and how to see the rest."""
+    if holding.mirror is None or holding.goal is None:
+        return []
+    git = ["git", "-C", str(holding.mirror)]
+    lines = [f"  {shlex.join([*git, 'show', ref])}" for ref in holding.kept[:_MOST_KEPT]]
+    if (more := len(holding.kept) - _MOST_KEPT) > 0:
+        all_of_it = look_at_kept(holding.mirror, holding.path, holding.goal.branch)
+        lines.append(f"  and {more} more of {holding.goal.label}: {all_of_it}")
+    return lines
+
+
+def look_at_kept(mirror: Path, clone: Path, branch: str) -> str:
+    """The command that lists what a mirror keeps of a clone that is gone."""
+    return shlex.join(["git", "-C", str(mirror), "for-each-ref", *kept_below(clone, branch)])
+
+
+def _holdings(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
+    """Each with its size and the reason, which is never cut: it may say what there is to do."""
+    rows: list[list[str]] = []
+    for holding in found:
+        goal = holding.goal
+        named = str(holding.path.relative_to(ralph_dir)) if goal is None else f"{goal.label} {goal.name}"
+        aside = ", set aside" if holding.what is What.SET_ASIDE else ""
+        rows.append([f"{named}{aside}", format_size(holding.size), holding.why])
+    return [f"  {line}" for line in columns(rows, [0, 0, 0], None, {1})]
+
+
+def short_repos(repos: Iterable[str]) -> dict[str, str]:
+    """Repositories by the last part of their addresses, or by as many as tell them apart."""
+    parts = {repo: _parts(repo) for repo in repos}
+    short = dict.fromkeys(parts, 1)
+    while True:
+        names = {repo: "/".join(parts[repo][-count:]) or repo for repo, count in short.items()}
+        taken = Counter(names.values())
+        alike = [repo for repo, name in names.items() if taken[name] > 1 and short[repo] < len(parts[repo])]
+        if not alike:
+            return names
+        short |= {repo: short[repo] + 1 for repo in alike}
+
+
+def _parts(repo: str) -> list[str]:
+    """The parts of an address, without whoever asks there, and the password."""
+    address = repo.rpartition("@")[2].rstrip("/").removesuffix("/.git").removesuffix(".git").replace(":", "/")
+    return [part for part in address.split("/") if part]
+
+
+def _width() -> int | None:
+    return Outlet(sys.stdout).width

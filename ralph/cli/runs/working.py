@@ -1,0 +1,231 @@
+"""`ralph-runs run` and `work`: a queue worker, until its queue is drained or until it is stopped."""
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ralph.cli.runs import flags
+from ralph.errors import UsageError
+
+if TYPE_CHECKING:  # loaded when a command is called
+    from ralph.batch.bulletin import Budget, Bulletin
+    from ralph.batch.controls import Rules
+    from ralph.batch.goals import MergeMode, Submission
+    from ralph.batch.store import Store
+    from ralph.cli.runs.progress import Progress
+    from ralph.cli.runs.queues import Whereabouts
+    from ralph.process import Signals
+
+Max = Annotated[str | None, typer.Option("--max", metavar="N", help="How many goals may run at once; 2 unless set.")]
+MergeUnproven = Annotated[
+    bool, typer.Option("--merge-unproven", help="Merge also what no check has proven, for want of one.")
+]
+MaxCost = Annotated[
+    str | None, typer.Option(metavar="USD", help="Stop when all goals together have cost so much, from this start on.")
+]
+MaxTokens = Annotated[
+    str | None, typer.Option(metavar="N", help="Stop when they have used so many tokens, from this start on.")
+]
+MaxTime = Annotated[str | None, typer.Option(metavar="TIME", help="Stop after so long (30m, 8h), as Ctrl-C does.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the table at the end.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, and nothing else, on stdout.")]
+
+
+def run(
+    sources: Annotated[
+        list[Path] | None, typer.Argument(metavar="[GOAL...]", help=f"{flags.SOURCES} Without any: what is queued.")
+    ] = None,
+    most: Max = None,
+    repo: flags.Repo = None,
+    merge: flags.Merge = None,
+    merge_unproven: MergeUnproven = False,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    max_time: MaxTime = None,
+    trust_envrc: flags.TrustEnvrc = False,
+    agent: flags.Agent = None,
+    model: flags.Model = None,
+    reasoning: flags.Reasoning = None,
+    max_iterations: flags.MaxIterations = None,
+    duration: flags.Duration = None,
+    db: flags.Db = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print order, clones and limits; start nothing, write nothing.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Queue goals, and work until nothing in the queue can go on: each in a clone of its own, proven, then merged.
+
+    Exit codes: 0 all are done, 1 some are stuck, cancelled or unfinished, 2 bad usage or input, 3 a bug in ralph,
+    4 --max-cost, --max-tokens or --max-time was reached, 129/130/143 stopped by a signal. The same command goes on.
+    """
+    from ralph.batch.manifest import Wishes
+    from ralph.cli.runs.adding import read, wishes
+    from ralph.cli.runs.queues import existing, has_work, whereabouts
+
+    place = whereabouts(db, most)
+    budget = _budget(place, max_cost, max_tokens, max_time)
+    written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
+    said = wishes({**written, "duration": duration}, repo, merge, trust_envrc=trust_envrc)
+    if not sources and said != Wishes(merge=said.merge):
+        raise UsageError(
+            "no goal is named, and --repo, --trust-envrc, --agent, --model and the like are for those that are",
+            "name the goals; or give only --max, --max-cost, --max-tokens, --max-time, --merge and --merge-unproven",
+        )
+    batch = read(sources or [], said, place)
+    rules = _rules(place, said.merge, merge_unproven=merge_unproven)
+    if dry_run:
+        from ralph.cli.runs.intentions import Intentions
+
+        Intentions(place, batch.submissions, rules.merge, budget).show(as_json=as_json)
+        return
+    order = _Order(place, rules, budget, until_drained=True, as_json=as_json, quiet=quiet)
+    if batch.submissions or has_work(place):
+        raise typer.Exit(_serve(order, batch.submissions))
+    store = existing(place)
+    order.progress.summary([] if store is None else store.goals(), 0)
+
+
+def work(
+    most: Max = None,
+    merge: flags.Merge = None,
+    merge_unproven: MergeUnproven = False,
+    max_cost: MaxCost = None,
+    max_tokens: MaxTokens = None,
+    max_time: MaxTime = None,
+    db: flags.Db = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Serve the queue until stopped: goals that are added from elsewhere start as soon as they can.
+
+    Exit codes: 2 bad usage, or another worker serves this queue, 4 --max-cost, --max-tokens or --max-time was reached,
+    129/130/143 stopped by a signal. What was running goes on at the next start.
+    """
+    from ralph.cli.runs.adding import merge_flag
+    from ralph.cli.runs.queues import whereabouts
+
+    place = whereabouts(db, most)
+    rules = _rules(place, merge_flag(merge), merge_unproven=merge_unproven)
+    budget = _budget(place, max_cost, max_tokens, max_time)
+    order = _Order(place, rules, budget, until_drained=False, as_json=as_json, quiet=quiet)
+    raise typer.Exit(_serve(order, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What the user wants of a queue worker."""
+
+    place: "Whereabouts"
+    rules: "Rules"
+    budget: "Budget"
+    until_drained: bool
+    as_json: bool
+    quiet: bool
+
+    @property
+    def command(self) -> str:
+        """What goes on with the queue."""
+        return "run" if self.until_drained else "work"
+
+    @property
+    def progress(self) -> "Progress":
+        """A screen of the kind that is wanted."""
+        from ralph.cli.runs.progress import Progress
+
+        return Progress(as_json=self.as_json, quiet=self.quiet, flag=self.place.flag)
+
+    def beside(
+        self, store: "Store", progress: "Progress"
+    ) -> "Callable[[Callable[[], Bulletin], Signals], AbstractContextManager[object]]":
+        """The dashboard, where somebody can see it and press keys; elsewhere nothing but the lines of `progress`."""
+        from ralph.ui.terminal import is_attended, terminal
+
+        screen = terminal(sys.stdout, self.place.env)
+        if self.as_json or self.quiet or not screen.lively or not is_attended(sys.stdin):
+            return lambda _bulletin, _signals: nullcontext()
+        from ralph.cli.runs.board.drawing import Ground
+        from ralph.cli.runs.board.showing import Showing
+        from ralph.cli.runs.board.source import Source
+
+        def show(bulletin: "Callable[[], Bulletin]", signals: "Signals") -> Showing:
+            ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
+            return Showing(ground, Source(self.place, store, bulletin), self.place, store, progress, signals)
+
+        return show
+
+
+def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
+    """Take goals in, work, and say how it ended."""
+    from ralph.batch.goals import State
+    from ralph.batch.sole import sole_worker
+    from ralph.batch.worker import Worked, WorkOrder
+    from ralph.cli.faults import exit_code_of
+    from ralph.cli.runs.notices import BatchNotices
+    from ralph.cli.runs.queues import made
+    from ralph.cli.serving import serve
+
+    place, progress = order.place, order.progress
+    store = made(place)
+    worked, over, fault = Worked(0), "", None
+    # Sole before anything is taken in: a refusal leaves the queue as it was.
+    with BatchNotices(place, progress) as notices, sole_worker(place.url) as still_sole:
+        submitted = store.submit(submissions, State.QUEUED, alone=True)
+        progress.submitted(submitted, store.goals())
+        named = frozenset(each.goal.id for each in submitted)
+        todo = WorkOrder(place.most, order.until_drained, order.budget, named)
+        try:
+            worked = serve(
+                todo,
+                order.rules,
+                store,
+                db=place.url,
+                ralph_dir=place.ralph_dir,
+                agent=place.agent,
+                still_sole=still_sole,
+                tell=notices,
+                beside=order.beside(store, progress),
+            )
+            over = notices.ended(worked, store.goals(), order.command)
+        except Exception as error:  # nobody may be there to see it
+            notices.failed(error, order.command)
+            fault = error
+    if fault is not None:
+        with suppress(Exception):  # the queue can often be read still; and if not, that is known already
+            progress.summary(store.goals(), exit_code_of(fault))
+        raise fault
+    progress.summary(store.goals(), worked.exit_code, over)
+    return worked.exit_code
+
+
+def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
+    from ralph.batch.controls import Rules
+    from ralph.batch.goals import MergeMode
+    from ralph.settings import DOTENV
+
+    env = {name: value for name, value in place.env.items() if name != "RALPH_DB"}  # it may hold a password
+    # An agent can write a .env into its clone, where git may ignore it: nothing in there decides about a goal.
+    env |= {DOTENV: "no", "RALPH_DIR": str(place.ralph_dir)}  # which may have been said from where we stand
+    env |= {"RALPH_NOTIFY": "none"}  # whoever is away is told of goals, not of each attempt at one
+    return Rules(env, merge or MergeMode.DIRECT, merge_unproven)
+
+
+def _budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
+    """What the whole batch may use; limits of each goal's are settings, and not meant here."""
+    from ralph import settings
+    from ralph.batch.bulletin import Budget
+    from ralph.quantities import parse_duration
+
+    written = {name: value for name, value in (("max_cost", cost), ("max_tokens", tokens)) if value is not None}
+    limits = settings.load(env=place.env, flags=written).limits
+    try:
+        seconds = None if time is None else parse_duration(time)
+    except ValueError as fault:
+        raise UsageError(f"--max-time: {fault}") from fault
+    return Budget(limits.cost_usd if cost else None, limits.tokens if tokens else None, seconds)

@@ -1,0 +1,98 @@
+"""One queue worker, put together and set to work."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ralph.batch.admission import Admission
+from ralph.batch.bulletin import Bulletin
+from ralph.batch.controls import Controls, Rules
+from ralph.batch.engine import DbosEngine
+from ralph.batch.gate import Gate
+from ralph.batch.lane import Lanes
+from ralph.batch.mirror import open_mirror
+from ralph.batch.news import News
+from ralph.batch.posting import Posting
+from ralph.batch.premises import premises
+from ralph.batch.purse import Purse
+from ralph.batch.pursuing import Pursuing
+from ralph.batch.repositories import Repositories
+from ralph.batch.store import Store
+from ralph.batch.trying import Trying
+from ralph.batch.worker import QueueWorker, Worked, WorkOrder
+from ralph.errors import QueueError
+from ralph.process import Signals
+
+_LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
+"""Seconds for which a lock of another process's on the queue is waited for: nobody may be there; then, somebody is."""
+
+
+def serve(
+    order: WorkOrder,
+    rules: Rules,
+    store: Store,
+    *,
+    db: str,
+    ralph_dir: Path,
+    agent: str,
+    still_sole: Callable[[], bool],
+    tell: Callable[[News], None],
+    beside: Callable[[Callable[[], Bulletin], Signals], AbstractContextManager[object]],
+) -> Worked:
+    """Work on a queue as its sole worker; the caller has seen to that (`sole_worker`).
+
+    `beside` is a context that lasts as long as the work: it may ask how things stand, and leave a mark to end.
+    """
+    place = premises(ralph_dir, store.queue_id)
+    place.clear()
+
+    def publish(news: News) -> None:
+        with contextlib.suppress(QueueError):  # what it was about says so itself, if it matters
+            store.publish(news)
+        tell(news)
+
+    controls = Controls(order.slots, publish)
+    gate = Gate(time.time)
+    purse = Purse(order.budget, store.goals())
+    posting = Posting(store, controls, gate, order.slots, purse)
+    repositories = Repositories(lambda url: open_mirror(ralph_dir, url), controls.wake)
+    engine = DbosEngine(db)
+    pursuing = Pursuing(
+        store,
+        engine,
+        Trying(store, place, repositories, gate, controls, rules, purse),
+        Lanes(place, repositories, controls, rules),
+        premises=place,
+        repositories=repositories,
+        gate=gate,
+        controls=controls,
+        rules=rules,
+    )
+
+    with Signals().watched() as signals, beside(posting.bulletin, signals):
+        store.be_patient(lambda: _ASKED_TO_END if signals.count else _patience(purse))
+        worker = QueueWorker(
+            order,
+            store,
+            engine,
+            pursuing.pursue,
+            admission=Admission(store, repositories, gate, controls, rules, agent),
+            premises=place,
+            repositories=repositories,
+            gate=gate,
+            controls=controls,
+            rules=rules,
+            purse=purse,
+            posting=posting,
+            signals=signals,
+            still_sole=still_sole,
+        )
+        return worker.work()
+
+
+def _patience(purse: Purse) -> float:
+    """How long a lock of somebody else's is waited for: meanwhile nobody sees that the time of the budget is over."""
+    left = purse.left.seconds
+    return _LOCKED_FOR if left is None else min(_LOCKED_FOR, max(_ASKED_TO_END, left))

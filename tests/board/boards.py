@@ -1,0 +1,144 @@
+"""Boards as a queue comes to have them, at an instant that does not move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ralph.batch.bulletin import Budget, Bulletin, Sight
+from ralph.batch.forecast import foretold
+from ralph.batch.goals import BatchGoal, State
+from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
+from ralph.ui.paint import Line, Tone
+
+NOW = 1_800_000_000.0
+UNCHECKED = "/srv/api.git has no .ralph/check on main: what its goals do is unproven, and not merged"
+
+
+def goal(number: int, name: str, state: State, **facts: Any) -> BatchGoal:
+    began = state not in (State.QUEUED, State.DRAFT)
+    known: dict[str, Any] = {
+        "title": name.replace("-", " ").capitalize(),
+        "text": f"# {name}\n",
+        "path": f"/goals/{name}.md",
+        "repo": "/srv/shop.git",
+        "branch": f"ralph/{name}",
+        "created_at": NOW - 9000,
+        "updated_at": NOW - 600,
+        "starts": int(began),
+        "attempts": int(began),
+    }
+    return BatchGoal(id=number, name=name, state=state, **{**known, **facts})
+
+
+def twelve() -> list[BatchGoal]:
+    """Goals in every state that there is."""
+    api = {"repo": "/srv/api.git"}
+    return [
+        goal(
+            1, "log-in", State.DONE, cost_usd=1.2, tokens=300_000, seconds=900.0, iterations=4, reason="merged: 3f2a91c"
+        ),
+        goal(2, "sign-up", State.DONE, cost_usd=0.8, tokens=200_000, seconds=700.0, iterations=3, updated_at=NOW - 60),
+        goal(3, "search-index", State.RUNNING, cost_usd=0.5, **api),
+        goal(4, "rate-limits", State.RUNNING, cost_usd=2.1, **api),
+        goal(5, "dark-mode", State.RUNNING, cost_usd=1.0, iterations=2, seconds=300.0, unmerged={"proven": True}),
+        goal(6, "csv-export-with-a-very-long-name", State.RUNNING, cost_usd=0.04, unmerged={"proven": True}),
+        goal(7, "payments", State.STUCK, reason="the check is red: tests/test_pay.py", cost_usd=6.4, attempts=4),
+        goal(8, "emails", State.QUEUED, after=(7,)),
+        goal(9, "docs", State.QUEUED, priority=3),
+        goal(10, "icons", State.QUEUED, after=(3,)),
+        goal(11, "later", State.DRAFT),
+        goal(12, "no-more", State.CANCELLED, reason="cancelled"),
+    ]
+
+
+def bulletin(**facts: Any) -> Bulletin:
+    known: dict[str, Any] = {
+        "slots": 3,
+        "budget": Budget(20.0, None, 8 * 3600.0),
+        "spent_usd": 11.0,
+        "spent_tokens": 3_400_000,
+        "seconds": 4000.0,
+        "sights": {
+            3: Sight("Bash make test", NOW - 42, None, 3, 37.0, 0.52, 410_000, NOW - 400),
+            4: Sight("waiting", NOW - 100, NOW + 725, 6, 84.0, 2.1, 900_000, NOW - 2000),
+        },
+        "merging": (5, 6),
+    }
+    return Bulletin(**{"at": NOW, "host": "mill", "pid": 4321, "since": NOW - 4000, **known, **facts})
+
+
+def news() -> tuple[Happening, ...]:
+    told = [
+        ("started", 3, "on ralph/search-index"),
+        ("iteration", 3, "iteration 2: indexed the titles"),
+        ("check", 5, "green in 12s"),
+        ("stuck", 7, "the check is red: tests/test_pay.py"),
+        ("note", None, UNCHECKED),
+        ("merging", 5, "to main"),
+    ]
+    return tuple(Happening(NOW - 300 + 20 * at, *each) for at, each in enumerate(told))
+
+
+def board(goals: Sequence[BatchGoal], **facts: Any) -> Board:
+    known: dict[str, Any] = {"bulletin": None, "served": "", "news": (), "ours": True}
+    known |= facts
+    told = known["bulletin"]
+    known.setdefault("forecast", None if told is None else foretold(goals, told))
+    return Board(NOW, "/home/ann/.ralph/runs.sqlite", lineup(goals), **known)
+
+
+def empty() -> Board:
+    told = bulletin(budget=Budget(), spent_usd=0.0, spent_tokens=0, sights={}, merging=())
+    return board([], bulletin=told, served="process 4321 on mill")
+
+
+def busy() -> Board:
+    return board(twelve(), bulletin=bulletin(), served="process 4321 on mill", news=news())
+
+
+def needy() -> Board:
+    """Everything at once that needs somebody."""
+    goals = [
+        *twelve(),
+        goal(13, "loud-login", State.STUCK, reason="blocked: Invalid API key", starts=1),
+        goal(14, "big", State.STUCK, reason="limit reached: --max-iterations", settings={"max_iterations": "3"}),
+        goal(15, "after-a-draft", State.QUEUED, after=(11,)),
+        goal(16, "red-merge", State.STUCK, reason="push declined: hook", unmerged={"proven": True}),
+    ]
+    cautions = (UNCHECKED, "/srv/shop has changes in README.md: nothing is merged there before they are committed")
+    told = bulletin(spent_usd=18.5, refused={"codex": 13}, cautions=cautions)
+    return board(goals, bulletin=told, served="process 4321 on mill", news=news())
+
+
+def quota() -> Board:
+    told = bulletin(waits={"claude": NOW + 725, "codex": NOW + 4000}, merging=())
+    return board(twelve(), bulletin=told, served="process 4321 on mill", news=news())
+
+
+def paused() -> Board:
+    return board(twelve(), bulletin=bulletin(), served="process 4321 on mill", news=news(), paused=True)
+
+
+def unserved() -> Board:
+    """What `watch` finds where a worker was killed."""
+    return board(twelve(), news=news(), ours=False)
+
+
+def crowd() -> Board:
+    """Two hundred goals, most of them to come."""
+    states = [State.RUNNING] * 8 + [State.STUCK] * 2 + [State.QUEUED] * 150 + [State.DONE] * 40
+    used = {State.DONE: {"cost_usd": 0.5, "seconds": 60.0}, State.STUCK: {"reason": "red"}}
+    goals = [
+        goal(number, f"goal-{number:03}", state, **used.get(state, {})) for number, state in enumerate(states, start=1)
+    ]
+    sights = {n: Sight("Edit", NOW - n, None, n, n * 10.0, 0.1 * n, 1000 * n, NOW - 60 * n) for n in range(1, 9)}
+    told = bulletin(slots=8, sights=sights, merging=(), budget=Budget(), spent_usd=25.0)
+    return board(goals, bulletin=told, served="process 4321 on mill", news=news())
+
+
+def reading() -> Board:
+    """A goal's transcript is open."""
+    rows: list[Line] = [((f"{'agent':<11}", Tone.CALM), (f"line {number}", Tone.PLAIN)) for number in range(1, 61)]
+    told = Transcript(3, rows, 0, (("iteration 3 · $0.52 · Bash make test 42s", Tone.PLAIN),))
+    return board(twelve(), bulletin=bulletin(), served="process 4321 on mill", news=news(), transcript=told)
