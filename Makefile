@@ -9,7 +9,7 @@ FUZZ_LOCK := requirements/fuzz.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: test demo check format soak sweep fuzz bench lock tools wheel clean
+.PHONY: test demo check format soak sweep fuzz bench pictures lock tools wheel clean
 
 # A first look, on a machine that has nothing yet: ralph on a throwaway repository, with a script in the model's place.
 demo: $(VENV)/.installed
@@ -28,10 +28,11 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-# The long forms of tests that `make check` holds in short. On two cores: soak about 55 minutes, sweep 15, fuzz 100.
+# The long forms of tests that `make check` holds in short. On two cores: soak about 75 minutes, sweep 15, fuzz 100.
 RALPH_ROUNDS ?= 100
 soak: $(VENV)/.installed
-	RALPH_ROUNDS=$(RALPH_ROUNDS) $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 tests/e2e/test_nothing_outlives.py
+	RALPH_ROUNDS=$(RALPH_ROUNDS) $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 tests/e2e/test_nothing_outlives.py \
+	    tests/e2e/test_runs_chaos.py tests/e2e/test_runs_stopping.py tests/e2e/test_runs_racing.py
 
 RALPH_SWEEP ?= 200
 sweep: $(VENV)/.installed
@@ -39,7 +40,7 @@ sweep: $(VENV)/.installed
 
 # -timeout: no input of a few kilobytes may take longer; 2 s because a busy machine must not fail it.
 RALPH_FUZZ_SECONDS ?= 600
-FUZZ_TARGETS ?= lines claude codex rtf1 plain events configuration goal journal message
+FUZZ_TARGETS ?= lines claude codex rtf1 plain events configuration goal retry manifest journal message
 fuzz: $(VENV)/fuzz/.installed
 	@mkdir -p $(addprefix $(VENV)/fuzz/found/,$(FUZZ_TARGETS))
 	set -e; for target in $(FUZZ_TARGETS); do \
@@ -58,6 +59,10 @@ wheel: $(VENV)/.installed
 # Some twenty minutes, best on a quiet machine; writes bench/RESULTS.md. QUICK=1: two minutes, writes nothing.
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
+
+# The recordings in README, made anew: real terminals, a model of ours on loopback; a minute.
+pictures: $(VENV)/.installed
+	$(BIN)/python -m pictures
 
 # UPGRADE=--upgrade takes the newest versions; without it only what pyproject.toml or dev.in changed moves.
 lock: $(VENV)/.locked

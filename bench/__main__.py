@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import agents, iterations, latency, memory, report, startup, throughput
+from bench import agents, batches, clones, dashboard, iterations, latency, live, memory, report, startup, throughput
 from bench.arena import Arena, Unmeasurable, arena
 from bench.figures import Figure
 from bench.peer import Peer, find_peer
@@ -56,33 +56,55 @@ SECTIONS: dict[str, tuple[str, Section]] = {
             arena, rounds=2 if quick else 5, stream_rounds=1 if quick else 2, megabytes=100 if quick else 1000
         ),
     ),
+    "live": (
+        "Live view",
+        lambda arena, _, quick: live.measure(
+            arena, rounds=2 if quick else 5, pairs=300 if quick else 1000, megabytes=10 if quick else 50
+        ),
+    ),
+    "clones": (
+        "Working clones",
+        lambda arena, _, quick: clones.measure(arena, rounds=1 if quick else 4, count=4 if quick else 20),
+    ),
+    "batches": (
+        "ralph-runs",
+        lambda arena, _, quick: batches.measure(
+            arena, children=8 if quick else 50, quiet=5 if quick else 60, rounds=3 if quick else 12
+        ),
+    ),
+    "dashboard": (
+        "Dashboard",
+        lambda arena, _, quick: dashboard.measure(arena, rounds=2 if quick else 5, seconds=4.0 if quick else 8.0),
+    ),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a minute or two, for a look; keeps nothing")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="only this section; keeps nothing")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="only this section; the others stay")
     parser.add_argument("--ralph", type=Path, default=PYTHON.with_name("ralph"), help="the console script to measure")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
-    load_before = os.getloadavg()[0]
-    results: dict[str, list[Figure]] = {}
+    results: dict[str, str] = {}
     try:
         with arena(options.ralph.absolute()) as place:
             peer = find_peer()
             for name, (title, section) in SECTIONS.items():
                 if not options.only or name in options.only:
-                    begun = time.monotonic()
-                    results[title] = section(place, peer, options.quick)
+                    begun, load = time.monotonic(), os.getloadavg()[0]
+                    results[title] = report.section(section(place, peer, options.quick), load_before=load)
                     print(f"{title}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
     except Unmeasurable as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    page = report.write(results, load_before=load_before)
+    if options.quick:
+        print(report.page(results))
+        return 0
+    known = report.sections_of(RESULTS.read_text()) | results
+    page = report.page({title: known[title] for title, _ in SECTIONS.values() if title in known})
     print(page)
-    if not options.quick and not options.only:
-        RESULTS.write_text(page)
+    RESULTS.write_text(page)
     return 0
 
 

@@ -2,7 +2,8 @@
  *
  * It hears one message, answers in the way BENCH_MODE names, and leaves when its stdin ends:
  *   turn    one text, then a result whose summary has BENCH_SIZE bytes
- *   stream  BENCH_COUNT pairs of tool call and tool result, each line BENCH_SIZE bytes and one write(2), then a result
+ *   stream  BENCH_COUNT pairs of tool call and tool result, each line BENCH_SIZE bytes and one write(2), BENCH_GAP_US
+ *           between two pairs, then a result
  *   line    one text in a single line of BENCH_SIZE bytes, then a result
  *   stamps  BENCH_COUNT texts that say when they were written (CLOCK_MONOTONIC, ns), BENCH_GAP_US apart, then a result
  *   hang    nothing at all, until it is killed
@@ -96,9 +97,10 @@ static void say_padded(char *line, const char *head, const char *end, const char
     say(line, length + padding + strlen(end));
 }
 
-static void stream(long count, long size) {
+static void stream(long count, long size, long gap) {
     char *text = filler(size), *line = malloc(size + 2048);
     for (long id = 0; id < count; id++) {
+        if (gap) usleep(gap);
         say_padded(line, TOOL_CALL, TOOL_CALL_END, text, id, size);
         say_padded(line, TOOL_RESULT, TOOL_RESULT_END, text, id, size);
     }
@@ -163,7 +165,7 @@ int main(int argc, char **argv) {
     say(INIT, strlen(INIT));
     usleep(number("BENCH_PAUSE_US", 0));
     if (!strcmp(mode, "hang")) while (1) pause();
-    if (!strcmp(mode, "stream")) stream(number("BENCH_COUNT", 1), number("BENCH_SIZE", 2000));
+    if (!strcmp(mode, "stream")) stream(number("BENCH_COUNT", 1), number("BENCH_SIZE", 2000), number("BENCH_GAP_US", 0));
     if (!strcmp(mode, "stamps")) stamps(number("BENCH_COUNT", 1), number("BENCH_GAP_US", 1000));
     if (!strcmp(mode, "line")) {
         long size = number("BENCH_SIZE", 2000);

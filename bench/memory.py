@@ -1,7 +1,6 @@
 """Memory of ralph's own processes, the agent apart: over a long stream, over one long line, and at rest."""
 
 import contextlib
-import re
 import subprocess
 import time
 from collections.abc import Generator
@@ -12,9 +11,9 @@ import psutil
 
 from bench.arena import LIMIT_REACHED, Arena, Unmeasurable
 from bench.figures import Figure
+from bench.processes import MIB, kernel_bytes
 
-_MIB = 1 << 20
-_LINE = 64 * _MIB
+_LINE = 64 * MIB
 _START_LIMIT = 30.0
 _PAUSE_US = 500_000
 _REST = 1.0
@@ -24,7 +23,7 @@ def measure(arena: Arena, *, rounds: int, stream_rounds: int, megabytes: int) ->
     pairs = megabytes * 1_000_000 // 4000
     streams = [_stream(arena, {"MODE": "stream", "SIZE": 2000, "COUNT": pairs}) for _ in range(stream_rounds)]
     lines = [_stream(arena, {"MODE": "line", "SIZE": _LINE}) for _ in range(rounds)]
-    growth = [(stream.peak - stream.start) / _MIB for stream in streams]
+    growth = [(stream.peak - stream.start) / MIB for stream in streams]
     return [
         Figure(f"{megabytes} MB stream: peak RSS - RSS at start", growth, "MiB", 40),
         Figure("one line of 64 MiB: ralph's peak RSS / the line", [line.highest / _LINE for line in lines]),
@@ -43,11 +42,11 @@ class _Memory:
 
 def _stream(arena: Arena, agent: dict[str, str | int]) -> _Memory:
     with arena.repository() as tree, _started(arena, tree, agent | {"PAUSE_US": _PAUSE_US}) as process:
-        start = {pid: _bytes(pid, "status", "VmRSS") for pid in _own(arena, process.pid)}
+        start = {pid: kernel_bytes(pid, "status", "VmRSS") for pid in _own(arena, process.pid)}
         peak = dict(start)
         while process.poll() is None:
             for pid in start:  # not the git that commits in the end
-                peak[pid] = max(peak[pid], _bytes(pid, "status", "VmHWM"))
+                peak[pid] = max(peak[pid], kernel_bytes(pid, "status", "VmHWM"))
             time.sleep(0.02)
         arena.finish(process, LIMIT_REACHED)
     return _Memory(sum(start.values()), sum(peak.values()), max(peak.values()))
@@ -56,7 +55,7 @@ def _stream(arena: Arena, agent: dict[str, str | int]) -> _Memory:
 def _rest(arena: Arena) -> float:
     with arena.repository() as tree, _started(arena, tree, {"MODE": "hang"}) as process:
         time.sleep(_REST)
-        return sum(_bytes(pid, "smaps_rollup", "Pss") for pid in _own(arena, process.pid)) / _MIB
+        return sum(kernel_bytes(pid, "smaps_rollup", "Pss") for pid in _own(arena, process.pid)) / MIB
 
 
 @contextlib.contextmanager
@@ -83,12 +82,3 @@ def _own(arena: Arena, pid: int) -> list[int]:
                 if process.exe() != str(arena.agent):
                     found.append(process.pid)
     return found
-
-
-def _bytes(pid: int, file: str, field: str) -> int:
-    """A size that the kernel tells; 0 once the process is gone."""
-    try:
-        match = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/{file}").read_text(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(match[1]) * 1024 if match else 0

@@ -1,7 +1,11 @@
-"""The results as Markdown: every figure with its spread, its target, and whether that was met."""
+"""The results as Markdown: every figure with its spread, its target, and whether that was met.
+
+Each section says when and where it was measured, so that one can be measured again without the others.
+"""
 
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,45 +17,49 @@ from ralph import __version__
 
 _HEAD = """# Results
 
-Written by `make bench`; how each figure is taken stands at the top of its module in `bench/`.
+Written by `make bench`; how each figure is taken stands at the top of its module in `bench/`. Each section says when it
+was measured, with what, and how busy the machine was.
 
-- {date}, ralph {ralph}{commit}, Python {python}, {git}, claude-agent-sdk {sdk}
-- {system}, {cores} cores{shared}, {memory:.0f} GB of memory; load average {before:.1f} before, {after:.1f} after
-- All contestants of a figure are measured once a round, in a new order each round; a ratio is of one round, and n is
-  the number of rounds. The median decides. The spread is the middle half of the rounds, or all of them below four.
+All contestants of a figure are measured once a round, in a new order each round; a ratio is of one round, and n is the
+number of rounds. The median decides. The spread is the middle half of the rounds, or all of them below four.
 
 """
+_COLUMNS = "| figure | median | spread | n | target | |\n|---|---|---|---|---|---|\n"
+_MET, _MISSED = "met", "**missed**"
 
 
-def write(sections: Mapping[str, Sequence[Figure]], *, load_before: float) -> str:
-    """Compose the page."""
-    figures = [figure for section in sections.values() for figure in section]
-    missed = [figure for figure in figures if figure.met is False]
-    page = _HEAD.format(
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        ralph=__version__,
-        commit=_commit(),
-        python=platform.python_version(),
-        git=_said("git", "--version"),
-        sdk=peer.VERSION,
-        system=f"{platform.system()} {platform.machine()}",
-        cores=os.cpu_count(),
-        shared=", shared with other work" if load_before > 0.5 else "",
-        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9,
-        before=load_before,
-        after=os.getloadavg()[0],
+def page(sections: Mapping[str, str]) -> str:
+    """Compose the page of sections, each by its title."""
+    rows = [[cell.strip() for cell in line.split("|")] for text in sections.values() for line in text.splitlines()]
+    met = [row for row in rows if _MET in row]
+    missed = [row for row in rows if _MISSED in row]
+    targets = len(met) + len(missed)
+    said = f"{len(met)} of {targets} targets are met." if missed else f"All {targets} targets are met."
+    lines = [f"- **Missed:** {row[1]}: {row[2]}, target {row[5]}\n" for row in missed]
+    parts = [f"\n## {title}\n\n{text}" for title, text in sections.items()]
+    return f"{_HEAD}**{said}**\n\n{''.join(lines)}{''.join(parts)}"
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """Take a page apart again."""
+    parts = re.split(r"^## (.+)\n\n", text, flags=re.MULTILINE)
+    return {title: section.rstrip("\n") + "\n" for title, section in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def section(figures: Sequence[Figure], *, load_before: float) -> str:
+    """Compose a section that was measured just now."""
+    return f"{_stamp(load_before)}\n\n{_COLUMNS}" + "".join(f"| {' | '.join(_cells(each))} |\n" for each in figures)
+
+
+def _stamp(before: float) -> str:
+    git = subprocess.run(["git", "--version"], check=False, capture_output=True, text=True).stdout.strip()
+    shared = ", shared with other work" if before > 0.5 else ""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return (
+        f"{datetime.now(UTC).strftime('%Y-%m-%d')}, ralph {__version__}{_commit()}, Python {platform.python_version()},"
+        f" {git}, claude-agent-sdk {peer.VERSION};\n{platform.system()} {platform.machine()}, {os.cpu_count()}"
+        f" cores{shared}, {memory:.0f} GB of memory, load average {before:.1f} before, {os.getloadavg()[0]:.1f} after."
     )
-    targets = sum(figure.target is not None for figure in figures)
-    page += (
-        f"**{targets - len(missed)} of {targets} targets are met.**\n\n"
-        if missed
-        else f"**All {targets} targets are met.**\n\n"
-    )
-    page += "".join(f"- **Missed:** {figure.name}: {_value(figure)}, target {_target(figure)}\n" for figure in missed)
-    for title, section in sections.items():
-        page += f"\n## {title}\n\n| figure | median | spread | n | target | |\n|---|---|---|---|---|---|\n"
-        page += "".join(f"| {' | '.join(_cells(figure))} |\n" for figure in section)
-    return page
 
 
 def _cells(figure: Figure) -> list[str]:
@@ -73,7 +81,7 @@ def _target(figure: Figure) -> str:
 
 
 def _met(figure: Figure) -> str:
-    return {True: "met", False: "**missed**", None: ""}[figure.met]
+    return {True: _MET, False: _MISSED, None: ""}[figure.met]
 
 
 def _number(value: float) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import jsonline, settings
+from ralph.batch.goals import BatchGoal, Comment, State
+from ralph.batch.manifest import read_manifest
+from ralph.batch.retrying import RALPH, USER, told
 from ralph.errors import StateError, UsageError
 from ralph.events import ToolEnd, ToolStart, from_json, to_json
 from ralph.goal import parse_goal
@@ -96,6 +99,28 @@ def goal(data: bytes) -> None:
         settings.load(env={}, front_matter=read.front_matter)
 
 
+def retry(data: bytes) -> None:
+    """Any goal that is one is still that goal when an attempt is told of it, whatever went wrong before."""
+    text, _, log = data.decode("utf-8", "replace").partition("\0")
+    with contextlib.suppress(UsageError):
+        read = parse_goal(text, Path("/goal.md"))
+        row = BatchGoal(1, "goal", "", text, "/goal.md", "", "", State.RUNNING, 0, 0, attempts=2)
+        again = parse_goal(told(row, [Comment(1, 0, RALPH, log), Comment(1, 0, USER, log)]), Path("/goal.md"))
+        kept = {key: value for key, value in read.front_matter.items() if key in again.front_matter}
+        if repr(kept) != repr(dict(again.front_matter)) or not again.text.startswith(read.text.strip()):
+            raise Wrong(again.text)
+
+
+def manifest(data: bytes) -> None:
+    """Any file for a manifest names goals, or is refused."""
+    path = _SCRATCH / "batch.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    with contextlib.suppress(UsageError):
+        if not read_manifest(path).entries:
+            raise Wrong("a manifest without a goal")
+
+
 def journal(data: bytes) -> None:
     """Any run directory says what its run is, or that it cannot; the first zero byte parts its two files."""
     directory = _SCRATCH / "run"
@@ -127,6 +152,8 @@ TARGETS = {
     "events": Target(events, ("tests/fixtures/rtf1", "tests/fixtures/claude")),
     "configuration": Target(configuration, ("fuzz/seeds/configuration",)),
     "goal": Target(goal, ("examples/goals", "fuzz/seeds/goal")),
+    "retry": Target(retry, ("examples/goals", "fuzz/seeds/goal")),
+    "manifest": Target(manifest, ("fuzz/seeds/manifest",)),
     "journal": Target(journal, ("fuzz/seeds/journal",)),
     "message": Target(message, ("fuzz/seeds/message",)),
 }

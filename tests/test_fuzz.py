@@ -24,5 +24,5 @@ def test_every_target_survives_its_seeds() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     seeds = dict(line.split() for line in done.stdout.splitlines())
     assert seeds.pop("lines") == "0"
-    assert len(seeds) == 9
+    assert len(seeds) == 11
     assert "0" not in seeds.values()
