@@ -809,11 +809,12 @@ def test_what_cannot_be_read_is_named_and_left_alone(place: Place) -> None:
 
 def test_a_path_that_is_too_long_to_be_read_is_named_and_left_alone(place: Place) -> None:
     """Git works from the tree's root, and so knows of more than can be reached by an absolute path."""
-    depth, room = 0, 4096 - len(str(place.root))
+    # Short names, because the path from the root must just fit: the root's own may be no longer than 30 letters.
+    depth, room, name = 0, 4096 - len(str(place.root)), "d" * 20
     here = os.open(place.root, os.O_RDONLY)
-    while depth < room // 201 + 1:
-        os.mkdir("d" * 200, dir_fd=here)
-        below = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+    while depth < room // (len(name) + 1) + 1:
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
         os.close(here)
         here, depth = below, depth + 1
     os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=here))
@@ -825,7 +826,7 @@ def test_a_path_that_is_too_long_to_be_read_is_named_and_left_alone(place: Place
         place.write("new.txt", "theirs\n")
         assert snapshot.changes() == snapshot.restore(place.aside) == ["added new.txt"]
     finally:
-        subprocess.run(["rm", "-rf", "d" * 200], cwd=place.root, check=True)
+        subprocess.run(["rm", "-rf", name], cwd=place.root, check=True)
 
 
 def test_a_pass_can_be_called_off_while_the_tree_is_copied(place: Place) -> None:
