@@ -306,7 +306,9 @@ def test_a_stray_outlives_the_agent(tmp_path: Path, kind: Stray) -> None:
         assert (os.getsid(stray) == talk.pid or os.getsid(stray) == os.getsid(0)) == (kind == "child")
         held = Path(f"/proc/{stray}/fd/1").samefile(f"/proc/self/fd/{talk.stdout.fileno()}")
         assert held == (kind == "holds_stdout")
-        assert (b"HOME=" in Path(f"/proc/{stray}/environ").read_bytes()) == (kind != "stripped")
+        # A program that has just begun has no environment yet: the kernel writes it after it has closed our pipe.
+        told = Path(f"/proc/{stray}/environ")
+        wait_until(lambda: (b"HOME=" in told.read_bytes()) == (kind != "stripped"), "its environment")
         os.kill(stray, signal.SIGTERM)
         if kind == "ignore_term":
             assert is_alive(stray)
