@@ -219,7 +219,7 @@ def still_there(url: sa.URL) -> None:
     """Refuse a file that was moved or removed: what is open still takes everything, and nobody would ever find it."""
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise QueueError(
-            f"the queue {_shown(url)} is gone: its file was moved or removed", "put it back, or start anew"
+            f"the queue is gone: its file was moved or removed ({_shown(url)})", "put it back, or start anew"
         )
 
 

@@ -267,8 +267,12 @@ def test_what_is_paused_and_not_served_needs_both_and_names_its_queue() -> None:
     assert "ralph-runs add --db x GOAL.md" in words(boards.board([], flag=" --db x"))
 
 
-def test_a_queue_that_cannot_be_read_says_so() -> None:
-    assert "cannot be read: the disk is away" in words(replace(boards.busy(), fault="the disk is away"))
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_queue_that_cannot_be_read_says_so_and_why(columns: int) -> None:
+    fault = f"the queue is gone: its file was moved or removed (sqlite:////home/me/{'long/' * 30}runs.sqlite)"
+    drawn = words(replace(boards.busy(), fault=fault), columns=columns)
+    assert "the queue cannot be read" in drawn.splitlines()[0]
+    assert "not up to date  the queue is gone: its file was moved" in drawn
 
 
 # Any board at any size.

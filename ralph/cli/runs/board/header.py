@@ -39,7 +39,7 @@ def header(board: Board, columns: int) -> Line:
 def _mark(board: Board) -> Line:
     """What is out of the ordinary."""
     if board.fault:
-        return line((f"the queue cannot be read: {board.fault}", Tone.BAD))
+        return line(("the queue cannot be read", Tone.BAD))  # why stands where there is room: see `needs`
     if board.is_stopping:
         return line(("STOPPING", Tone.WARN))
     return line(("PAUSED: nothing is started", Tone.WARN)) if board.paused else ()

@@ -32,8 +32,7 @@ class Need:
 
 def needs(board: Board) -> list[Need]:
     """All of it, what holds most up first."""
-    first = [*_refused(board), *_budget(board), *_paused(board)] if board.served else [*_unserved(board)]
-    found = [*first, *_stuck(board), *_in_vain(board), *_cautions(board)]
+    found = [*_foremost(board), *_stuck(board), *_in_vain(board), *_cautions(board)]
     return [replace(need, way_out=naming(need.way_out, board.flag)) for need in found]
 
 
@@ -67,6 +66,13 @@ def _headline(need: Need) -> Line:
 
 def _way_out(need: Need) -> Line:
     return ((" → ", Tone.DIM), (one_line(need.way_out, _LONGEST), Tone.CALM))
+
+
+def _foremost(board: Board) -> list[Need]:
+    """What is about the whole queue."""
+    if board.fault:
+        return [Need("not up to date", board.fault, "what is shown was read before that")]
+    return [*_refused(board), *_budget(board), *_paused(board)] if board.served else [*_unserved(board)]
 
 
 def _unserved(board: Board) -> Iterator[Need]:
