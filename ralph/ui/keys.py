@@ -8,6 +8,7 @@ import select
 import termios
 import time
 import tty
+from collections.abc import Sequence
 from enum import StrEnum
 from types import TracebackType
 from typing import TextIO
@@ -66,6 +67,23 @@ _ANSWER = re.compile(
     r"\x1b[\]P_^X][^\x00-\x06\x08-\x1f]+?(?P<over>\x07|\x1b\\|(?=[\x00-\x06\x08-\x1a\x1c-\x1f]|\x1b[^\\])|\x1b?\Z)"
 )
 """What a terminal says of itself if it is asked (OSC, DCS and the like), by whomever: BEL or ST ends it, or any key."""
+
+
+_MOST_AT_ONCE = 3
+"""Different letters in one read that a hand may have typed, on a slow line say; more of them are a text."""
+
+_FEW = 4
+_ABOUT = frozenset({Key.UP, Key.DOWN, Key.PAGE_UP, Key.PAGE_DOWN, Key.HOME, Key.END, Key.ENTER, *"jkgG"})
+"""Keys that only move about: so many at once are a macro's, or a slow line's; if they were a text, no harm is done."""
+
+
+def is_text(keys: Sequence[str]) -> bool:
+    """Tell whether keys that came at once are a text; a key that is held down comes often, too."""
+    if len(keys) <= _FEW and _ABOUT.issuperset(keys):
+        return False
+    letters = [key for key in keys if len(key) == 1 and not isinstance(key, Paste)]
+    is_much = len(letters) > _MOST_AT_ONCE and len(set(letters)) > 1
+    return is_much or (letters != [] and Key.ENTER in keys)
 
 
 def decode(text: str) -> list[str]:
@@ -137,10 +155,12 @@ def _decoded(text: str, *, is_all: bool) -> tuple[list[str], str]:
 class Keyboard:
     """The terminal at `stream`, if there is one, while ralph is in its foreground; else nobody's."""
 
-    def __init__(self, stream: TextIO | None, *, takes_suspend: bool = False) -> None:
-        """`takes_suspend`: Ctrl-Z is a key like others, for who has to put the screen in order before it stops."""
+    def __init__(self, stream: TextIO | None, *, draws: bool = False) -> None:
+        """`draws`: Ctrl-Z is a key like others, for who has to put the screen in order before it stops, and Ctrl-\\ is
+        none: it would leave the screen as it is, and what runs to be found dead.
+        """
         self._stream = stream
-        self._takes_suspend = takes_suspend
+        self._draws = draws
         self._descriptor: int | None = None
         self._before: list[int | list[bytes | int]] = []
         self._letters = codecs.getincrementaldecoder("utf-8")("replace")
@@ -196,9 +216,9 @@ class Keyboard:
         if not now[3] & termios.ICANON:
             return False
         tty.setcbreak(self._descriptor, termios.TCSANOW)
-        if self._takes_suspend:
+        if self._draws:
             settings = termios.tcgetattr(self._descriptor)
-            settings[6][termios.VSUSP] = b"\0"  # what Linux calls no letter at all
+            settings[6][termios.VSUSP] = settings[6][termios.VQUIT] = b"\0"  # what Linux calls no letter at all
             termios.tcsetattr(self._descriptor, termios.TCSANOW, settings)
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
         return True

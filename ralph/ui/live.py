@@ -12,7 +12,7 @@ from ralph.standing import Standing, Track
 from ralph.ui.backlog import Backlog, Item, Taken
 from ralph.ui.console import Console
 from ralph.ui.foot import Foot
-from ralph.ui.keys import Key, Keyboard, Paste
+from ralph.ui.keys import Key, Keyboard
 from ralph.ui.outlet import Outlet
 from ralph.ui.paint import Line, Tone
 from ralph.ui.reins import Reins
@@ -155,7 +155,7 @@ class _Drawing:
 
     def draw(self) -> None:
         """Draw until the view is closed, and leave the terminal as it was."""
-        with Keyboard(self._ground.stdin, takes_suspend=True) as keyboard:
+        with Keyboard(self._ground.stdin, draws=True) as keyboard:
             try:
                 while not self.closing.is_set():
                     self._turn(keyboard, keyboard.listen(_TURN))
@@ -164,12 +164,9 @@ class _Drawing:
                 self._foot.take_off()
 
     def _turn(self, keyboard: Keyboard, keys: Sequence[str]) -> None:
-        heard_at = time.monotonic()
-        for key in keys:
-            if key is Key.SUSPEND:
-                self._suspend(keyboard)
-            elif not isinstance(key, Paste):  # nobody means a key by it
-                self._reins.press(key, self._track.stands, heard_at)
+        if Key.SUSPEND in keys:
+            self._suspend(keyboard)
+        self._reins.press_all([key for key in keys if key is not Key.SUSPEND], self._track.stands)
         self._telling.detail = self._reins.detail
         self._look_who_was_here(keyboard)
         if not self._foot.is_clear:  # what waits too long is counted, and told; what is rare is drawn later

@@ -1,19 +1,16 @@
 """What the keys of a run's view do, and what its foot says of them: they reach what commands and Ctrl-C reach."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ralph.standing import Standing
 from ralph.steering import Act, Helm
 from ralph.ui.columns import width
-from ralph.ui.keys import WAKE_KEY
+from ralph.ui.keys import WAKE_KEY, Paste, is_text
 from ralph.ui.paint import Line, Tone, line, plain
 from ralph.ui.telling import Detail
 
 _NEXT_DETAIL = {Detail.NORMAL: Detail.VERBOSE, Detail.VERBOSE: Detail.QUIET, Detail.QUIET: Detail.NORMAL}
-_HELD, _REPEATED = 0.7, 0.15
-"""Seconds within which a key comes again that is held down: for the first time (after 0.66 in X, elsewhere sooner), and
-then each time."""
 _PAUSE = {True: "resume", False: "pause"}
 _DETAILS = {Detail.NORMAL: "usual", Detail.VERBOSE: "all", Detail.QUIET: "in brief"}
 
@@ -38,14 +35,20 @@ class Reins:
         self._bit = bit
         self.detail = detail
         self._asks_to_quit = False
-        self._last: tuple[str, float] = ("", 0.0)
-        self._is_held = False
 
-    def press(self, key: str, stands: Standing, at: float) -> None:
-        """Do what a key asks for that was heard at this moment, with those that were there together."""
+    def press_all(self, keys: Sequence[str], stands: Standing) -> None:
+        """Take the keys of one read: none that follows a question is its answer, and a text is no key."""
+        if is_text(keys):
+            return
+        for key in keys:
+            if not isinstance(key, Paste):
+                self.press(key, stands)
+            if self._asks_to_quit:
+                return
+
+    def press(self, key: str, stands: Standing) -> None:
+        """Do what a key asks for."""
         asked, self._asks_to_quit = self._asks_to_quit, False
-        is_held = key == self._last[0] and at - self._last[1] < (_REPEATED if self._is_held else _HELD)
-        self._last, self._is_held = (key, at), is_held
         helm = self._helm
         match key:
             case "p":
@@ -56,12 +59,10 @@ class Reins:
                 self._bit.ask(Act.WAKE)
             case "d":
                 self.detail = _NEXT_DETAIL[self.detail]
-            case "q" if is_held:
-                self._asks_to_quit = asked  # who holds it down has not read the question
-            case "q" if asked or self._bit.is_ending():
-                self._bit.end()
             case "q":
                 self._asks_to_quit = True
+            case "y" if asked:
+                self._bit.end()
             case _:
                 pass
 
@@ -74,7 +75,8 @@ class Reins:
     def words(self, stands: Standing, columns: int) -> Line:
         """The keys that do something now, after what was asked for; in fewer words where there is little room."""
         if self._asks_to_quit:
-            return (("q again: stop now, as Ctrl-C does", Tone.WARN), (" · any other key: go on", Tone.DIM))
+            question = "kill the session at once?" if self._bit.is_ending() else "stop now, as Ctrl-C does?"
+            return line((question, Tone.WARN), "  y: yes", ("  any other key: no", Tone.DIM))
         if self._bit.is_ending():
             return (("stopping", Tone.WARN), (" · q: kill the session at once", Tone.DIM))
         helm = self._helm

@@ -261,9 +261,9 @@ def test_nothing_is_told_without_words_or_when_it_is_left() -> None:
 def test_who_watches_leaves_at_once_who_works_is_asked() -> None:
     assert pressed(boards.unserved(), "q")[1] == [Quit()]
     assert pressed(boards.busy(), "q")[1] == []
-    assert pressed(boards.busy(), "q", "q")[1] == [Quit()]
-    assert pressed(boards.busy(), "q", "esc", "q")[1] == []
-    assert pressed(boards.busy(), "q", "y")[1] == [], "only what is said"
+    assert pressed(boards.busy(), "q", "y")[1] == [Quit()]
+    assert pressed(boards.busy(), "q", "esc", "y")[1] == []
+    assert pressed(boards.busy(), "q", "q")[1] == [], "held down"
 
 
 def test_who_stops_a_worker_that_stops_already_is_told_what_that_does() -> None:
@@ -272,8 +272,8 @@ def test_who_stops_a_worker_that_stops_already_is_told_what_that_does() -> None:
     assert bottom(board, View()).endswith("q kill")
     asked, deeds = pressed(board, "q")
     assert deeds == []
-    assert "q again kills what runs at once" in bottom(board, asked)
-    assert "q again stops the worker; goals go on at the next start" in bottom(boards.busy(), asked)
+    assert "it is stopping: kill what runs?  y: yes" in bottom(board, asked)
+    assert "stop? goals go on at the next start  y: yes" in bottom(boards.busy(), asked)
     assert "kill what runs" in "".join(plain(line) for line in frame(board, View(helping=True), 80, 24)[1])
     assert bottom(replace(board, ours=False), View()).endswith("q leave")
 
@@ -289,7 +289,7 @@ def test_a_worker_with_a_budget_is_suspended_when_that_was_asked_once() -> None:
     assert read(board, ["suspend"], view=view) == (replace(view, prompt=None), [Suspend()])
     assert read(board, ["suspend", "suspend"])[1] == [], "held down"
     assert read(board, ["suspend"], ["x"], ["suspend"])[1] == []
-    assert read(board, ["suspend"], ["q"], ["q"])[1] == [Quit()]
+    assert read(board, ["suspend"], ["q"], ["y"])[1] == [Quit()]
     typing, _ = read(board, ["t"], [*"go on"])
     assert read(board, ["suspend"], ["x"], view=typing) == (typing, []), "what was typed is not lost"
     assert read(board, ["suspend"], ["suspend"], view=typing) == (typing, [Suspend()])
@@ -366,7 +366,7 @@ def test_a_text_that_is_pasted_where_none_is_asked_for_does_nothing(before: list
 def test_a_pasted_text_answers_no_question() -> None:
     board = boards.busy()
     assert read(board, ["c"], [Paste("y")])[1] == []
-    assert read(board, ["q"], [Paste("q")])[1] == []
+    assert read(board, ["q"], [Paste("y")])[1] == []
     assert read(board, ["c"], [Paste("n")])[0].prompt == Prompt(Asks.CANCEL, 3), "it is still asked"
 
 
@@ -417,9 +417,9 @@ def test_a_question_is_answered_by_a_later_read_alone() -> None:
     view, deeds = read(board, ["c", "y"])
     assert (view.prompt and view.prompt.asks, deeds) == (Asks.CANCEL, [])
     assert read(board, ["y"], view=view)[1] == [Cancel(3)]
-    view, deeds = read(board, ["q", "q"])
+    view, deeds = read(board, ["q", "y"])
     assert (view.prompt and view.prompt.asks, deeds) == (Asks.QUIT, [])
-    assert read(board, ["q"], view=view)[1] == [Quit()]
+    assert read(board, ["y"], view=view)[1] == [Quit()]
 
 
 def test_what_follows_an_answer_in_the_same_read_is_dropped() -> None:

@@ -163,13 +163,12 @@ def test_quitting_is_asked_once_and_then_is_ctrl_c(ralph: Ralph, claude_script: 
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
         running.shows("hello")
         running.press("q")
-        running.shows("q again: stop now")
+        running.shows("stop now, as Ctrl-C does?")
         running.press("x")
         running.shows("p: pause")
-        running.press("qqq")
-        running.shows("q again: stop now")
-        time.sleep(0.8)  # longer than between two of a key that is held down
         running.press("q")
+        running.shows("stop now, as Ctrl-C does?")
+        running.press("y")
         assert running.wait() == 130
         assert left_as_it_was(running)
         assert "result     stopped by q\n" in running.text
@@ -186,6 +185,18 @@ def test_what_is_pasted_and_what_a_terminal_answers_is_no_key(ralph: Ralph, clau
         running.press("\x03")
         assert running.wait() == 130
         assert running.said.rindex("\x1b[?2004l") > running.said.rindex("\x1b[?2004h")
+
+
+def test_ctrl_backslash_is_no_key(ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path) -> None:
+    """It would end ralph on the spot, and leave its foot on the screen and no result."""
+    claude_script([say("hello"), run(until(tmp_path / "go")), summary("DONE")])
+    with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
+        running.shows("p: pause")
+        running.press("\x1cd")
+        running.shows("d: detail (all)")
+        (tmp_path / "go").touch()
+        assert running.wait() == 0
+        assert left_as_it_was(running)
 
 
 def test_before_ctrl_z_stops_it_the_terminal_is_given_back(

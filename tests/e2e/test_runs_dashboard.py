@@ -99,17 +99,17 @@ def test_q_stops_as_ctrl_c_does_and_says_what_came_of_it(batch: Batch) -> None:
 
     with in_terminal(batch, "run", batch.root / "goals", "--repo", upstream) as terminal:
         wait_until(lambda: "Bash" in row_of(terminal, "endless"), "it runs")
-        terminal.press("q")
-        terminal.shows("q again stops the worker")
+        terminal.press("\x1cq")  # Ctrl-\\ ends nothing
+        terminal.shows("stop? goals go on at the next start  y: yes")
         terminal.press("n")
         terminal.shows("q stop")
         assert batch.states() == {"endless": "running"}
         terminal.press("quit\r")  # as a terminal sends a text that it does not mark as pasted
         terminal.shows("too much at once to be keys")
-        terminal.press("qq")  # whoever has pressed the second one has not seen the question
-        terminal.shows("q again stops the worker")
+        terminal.press("qy")  # whoever has pressed the second one has not seen the question
+        terminal.shows("stop? goals go on at the next start  y: yes")
         assert batch.states() == {"endless": "running"}
-        terminal.press("q")
+        terminal.press("y")
         assert terminal.wait() == 130
         assert terminal.echoes
         after = terminal.said.rpartition("\x1b[?1049l")[2]

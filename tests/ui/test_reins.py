@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import count
 
 import pytest
 
@@ -12,6 +11,7 @@ from ralph.events import IterationStarted, Waiting
 from ralph.standing import Standing
 from ralph.steering import Act, Helm, Word
 from ralph.ui.columns import width
+from ralph.ui.keys import decode
 from ralph.ui.paint import plain
 from ralph.ui.reins import Bit, Reins
 from ralph.ui.telling import Detail
@@ -39,13 +39,10 @@ class Run:
         self.ends += 1
 
 
-CLOCK = count()
-
-
 def press(reins: Reins, keys: str, stands: Standing = WORKING) -> str:
-    """Press keys, one each second."""
+    """Press keys, one after the other."""
     for key in keys:
-        reins.press(key, stands, next(CLOCK))
+        reins.press_all([key], stands)
     return plain(reins.words(stands, 200))
 
 
@@ -110,35 +107,41 @@ def test_the_detail_goes_round() -> None:
 def test_quitting_is_asked_once() -> None:
     run = Run()
     reins = run.reins()
-    assert press(reins, "q").startswith("q again: stop now")
+    assert press(reins, "q") == "stop now, as Ctrl-C does?  y: yes  any other key: no"
     assert press(reins, "x").startswith("p: pause")
-    assert press(reins, "q").startswith("q again: stop now")
+    assert press(reins, "y").startswith("p: pause"), "nothing was asked"
+    assert press(reins, "q").startswith("stop now")
     assert run.ends == 0
-    assert press(reins, "q").startswith("stopping · q: kill the session at once")
-    press(reins, "q")
+    assert press(reins, "y").startswith("stopping · q: kill the session at once")
+    assert press(reins, "q").startswith("kill the session at once?")
+    assert run.ends == 1
+    press(reins, "y")
     assert run.ends == 2
 
 
 def test_a_q_that_is_held_down_answers_nothing() -> None:
     run = Run()
     reins = run.reins()
-    for at in (10.0, 10.66, 10.69, 10.7, 10.7, 10.8, 10.9, 11.0):  # as a terminal repeats a key, some at one look
-        reins.press("q", WORKING, at)
+    for read in (["q"], ["q", "q"], ["q"] * 9):
+        reins.press_all(read, WORKING)
     assert run.ends == 0
-    assert plain(reins.words(WORKING, 200)).startswith("q again: stop now")
-    for at in (12.0, 12.5, 12.6, 12.6):
-        reins.press("q", WORKING, at)
-    assert run.ends == 1, "it was answered, and nothing is killed by that"
-    reins.press("q", WORKING, 13.4)
-    assert run.ends == 2
 
 
-def test_a_q_that_is_pressed_time_and_again_quits() -> None:
+def test_who_has_not_seen_the_question_does_not_answer_it() -> None:
     run = Run()
     reins = run.reins()
-    for at in (10.0, 10.5, 11.0):
-        reins.press("q", WORKING, at)
-    assert run.ends == 1
+    reins.press_all(["q", "y"], WORKING)
+    assert run.ends == 0
+    assert press(reins, "").startswith("stop now")
+
+
+@pytest.mark.parametrize("text", ["please stop, quit", "sq\r", "dps?"])
+def test_a_text_that_a_terminal_does_not_mark_as_pasted_is_no_key(text: str) -> None:
+    run = Run()
+    reins = run.reins()
+    reins.press_all(decode(text), WORKING)
+    assert (run.asked, run.ends) == ([], 0)
+    assert press(reins, "").startswith("p: pause · s: stop after this iteration · d: detail (usual)")
 
 
 @pytest.mark.parametrize("detail", [0, 1, 2])

@@ -79,7 +79,7 @@ class Drawing:
             with Clerk() as clerk:
                 while not ends():
                     with (
-                        Keyboard(self._ground.stdin, takes_suspend=True) as keyboard,
+                        Keyboard(self._ground.stdin, draws=True) as keyboard,
                         Canvas(outlet, colour=self._ground.colour) as canvas,
                     ):
                         is_suspended = self._draw(keyboard, canvas, clerk, ends)

@@ -52,10 +52,8 @@ def _quit(board: Board) -> str:
 
 
 def _end(board: Board) -> str:
-    """What the worker does if it is asked to end: the second time it no longer waits for anybody."""
-    if board.is_stopping:
-        return "kills what runs at once, it is stopping already"
-    return "stops the worker; goals go on at the next start"
+    """What is asked before the worker is asked to end: the second time it no longer waits for anybody."""
+    return "it is stopping: kill what runs?" if board.is_stopping else "stop? goals go on at the next start"
 
 
 def _prompt(board: Board, prompt: Prompt, columns: int) -> Line:
@@ -63,7 +61,7 @@ def _prompt(board: Board, prompt: Prompt, columns: int) -> Line:
     named = "" if goal is None else f"{goal.label} {goal.name}"
     match prompt.asks:
         case Asks.QUIT:
-            return line((f"q again {_end(board)}", Tone.WARN), ("  any other key: no", Tone.DIM))
+            return line((_end(board), Tone.WARN), "  y: yes", ("  any other key: no", Tone.DIM))
         case Asks.SUSPEND:
             return _unwatched(columns)
         case Asks.CANCEL:

@@ -9,14 +9,7 @@ from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, place, shown
 from ralph.cli.runs.steering import LONGEST
-from ralph.ui.keys import Key, Paste
-
-_MOST_AT_ONCE = 3
-"""Different letters in one read that a hand may have typed, on a slow line say; more of them are a text."""
-
-_FEW = 4
-_ABOUT = frozenset({Key.UP, Key.DOWN, Key.PAGE_UP, Key.PAGE_DOWN, Key.HOME, Key.END, Key.ENTER, *"jkgG"})
-"""Keys that only move about: so many at once are a macro's, or a slow line's; if they were a text, no harm is done."""
+from ralph.ui.keys import Key, Paste, is_text
 
 _STATES = (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.DONE)
 
@@ -29,7 +22,7 @@ def press_all(view: View, board: Board, keys: Sequence[str]) -> tuple[View, list
     So a question is answered by a later read alone, and what follows an answer is dropped: of a text that was pasted,
     in a terminal that does not mark that, any letter may be a key.
     """
-    if not _takes_text(view) and _is_text(keys):
+    if not _takes_text(view) and is_text(keys):
         return replace(view, message="that was too much at once to be keys: press t first to type a text"), []
     deeds: list[Deed] = []
     for key in keys:
@@ -50,15 +43,6 @@ def answered(view: View, deed: Deed, words: str, *, refused: bool) -> View:
 
 def _takes_text(view: View) -> bool:
     return view.prompt is not None and view.prompt.asks in (Asks.FILTER, Asks.TELL)
-
-
-def _is_text(keys: Sequence[str]) -> bool:
-    """Tell whether keys that came at once are a text; a key that is held down comes often, too."""
-    if len(keys) <= _FEW and _ABOUT.issuperset(keys):
-        return False
-    letters = [key for key in keys if len(key) == 1 and not isinstance(key, Paste)]
-    is_much = len(letters) > _MOST_AT_ONCE and len(set(letters)) > 1
-    return is_much or (letters != [] and Key.ENTER in keys)
 
 
 def press(view: View, board: Board, key: str) -> Pressed:
@@ -207,7 +191,7 @@ def _answer(view: View, board: Board, prompt: Prompt, key: str) -> Pressed:
     closed = replace(view, prompt=None)
     match prompt.asks:
         case Asks.QUIT:
-            return closed, Quit() if key == "q" else None
+            return closed, Quit() if key == "y" else None
         case Asks.SUSPEND if key == "q":
             return _command(closed, board, key)
         case Asks.SUSPEND:
