@@ -22,6 +22,9 @@ LOCK = ".lock"
 _DYING = 12.0
 """Seconds that a lock whose owner is dead may still be held."""
 
+_NAMELESS = 2.0
+"""Seconds that a lock which names nobody is waited for: its owner has just taken it, or `holder` looks at a new one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -59,11 +62,10 @@ class OwnedLock:
     def __enter__(self) -> Self:
         make_private_directory(self._path.parent)
         file = open_to_append(self._path)
-        deadline = time.monotonic() + _DYING
+        began = time.monotonic()
         while not _locked(file):
             owner = _owner(file)
-            if (not owner.is_running or owner.pid == os.getpid()) and time.monotonic() < deadline:
-                # Its owner was killed, and its guardian is ending what it had started; or `holder` looks at it.
+            if time.monotonic() < began + _patience(owner):
                 time.sleep(0.02)
                 continue
             file.close()
@@ -87,6 +89,14 @@ class RepoLock(OwnedLock):
 
     def __init__(self, directory: Path, goal: str, root: Path) -> None:
         super().__init__(directory / LOCK, {"goal": goal, "repo": str(root)}, _refused_here)
+
+
+def _patience(owner: Owner) -> float:
+    """How long to wait for a lock that is taken."""
+    if owner.pid == 0:
+        return _NAMELESS
+    # Its owner was killed, and its guardian is ending what it had started; or `holder` looks at it.
+    return _DYING if not owner.is_running or owner.pid == os.getpid() else 0.0
 
 
 def _refused_here(owner: Owner) -> UsageError:

@@ -32,6 +32,39 @@ def holder(tmp_path: Path):
         process.kill()
 
 
+TAKE = """
+import fcntl, os, sys, time
+from pathlib import Path
+with open(Path(sys.argv[1]) / ".lock", "ab", buffering=0) as file:
+    fcntl.flock(file, fcntl.LOCK_EX if sys.argv[2] == "owner" else fcntl.LOCK_SH)
+    print("held", flush=True)
+    time.sleep(0.5)
+    if sys.argv[2] == "owner":
+        file.write(b'{"pid": %d, "host": "%s"}\\n' % (os.getpid(), os.uname().nodename.encode()))
+        time.sleep(60)
+"""
+"""A lock as others find it between two steps: of one who takes it, or of one who looks whether anybody has it."""
+
+
+def taken(tmp_path: Path, who: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", TAKE, tmp_path, who], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_an_owner_who_has_not_yet_written_who_he_is_is_named_all_the_same(tmp_path: Path) -> None:
+    with taken(tmp_path, "owner") as owner:
+        with pytest.raises(UsageError, match=f"process {owner.pid} "):
+            RepoLock(tmp_path, "speed", tmp_path).probe()
+        owner.kill()
+
+
+def test_nobody_is_refused_a_new_lock_because_someone_looks_at_it(tmp_path: Path) -> None:
+    with taken(tmp_path, "onlooker"), RepoLock(tmp_path, "speed", tmp_path):
+        pass
+
+
 def test_a_lock_that_is_held_names_its_holder(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     lock = RepoLock(tmp_path, "speed", tmp_path)
     for attempt in (lock.probe, lock.__enter__):
