@@ -18,7 +18,7 @@ from tests.support.forms import ROUNDS
 from tests.support.git_repos import git
 from tests.support.iterations import Ledger, require_each_once
 from tests.support.ralph_process import RunningRalph
-from tests.support.scripted_agent import ClaudeScript, hang, ignore_signals
+from tests.support.scripted_agent import ClaudeScript, hang, ignore_signals, run
 from tests.support.upstreams import git_daemon
 from tests.support.waiting import is_alive, wait_until
 
@@ -48,7 +48,7 @@ class Slow:
         return SLOW.replace("{at}", str(self.at)).replace("{hold}", str(self.hold))
 
     def wait(self) -> None:
-        wait_until(self.at.exists, "a merge is being checked", 40)
+        wait_until(self.at.exists, "a merge is being checked")
 
     def go_on(self) -> None:
         self.hold.unlink()
@@ -86,10 +86,10 @@ def test_a_signal_saves_everything_and_charges_nothing(batch: Batch, ledger: Led
     for name in names:
         batch.goal(name, endless(ledger, name, gate), repo="upstream")
     with batch.start(batch.root / "goals", "--max", "2") as running:
-        wait_until(lambda: len([e for e in ledger.lines if e.iteration == 2]) == 2, "both are at their second one", 40)
+        wait_until(lambda: len([e for e in ledger.lines if e.iteration == 2]) == 2, "both are at their second one")
         started = descendants(running)
         running.send(number)
-        finished = running.wait(timeout=30)
+        finished = running.wait()
     assert finished.exit_code == SIGNALS[number], finished.stdout + finished.stderr
     require_gone(started)
     for goal in batch.goals().values():
@@ -108,20 +108,20 @@ def test_a_signal_saves_everything_and_charges_nothing(batch: Batch, ledger: Led
 
 def test_a_second_ctrl_c_kills_at_once(batch: Batch, claude_script: ClaudeScript) -> None:
     batch.upstream()
-    agent = claude_script([ignore_signals(), hang()])  # asked but once, it would be given ten seconds
+    deaf = batch.root / "deaf"
+    claude_script([ignore_signals(), run(f"touch {deaf}"), hang()])  # asked but once, it would be given ten seconds
     batch.goal("stubborn", [], repo="upstream", agent="claude", model="opus")
     with batch.start(batch.root / "goals") as running:
-        wait_until(lambda: agent.starts, "the agent is at work", 40)
+        wait_until(deaf.exists, "the agent is at work")
         started = descendants(running)
         running.send(signal.SIGINT)
         wait_until(lambda: "stopping" in running.stdout, "the first is heard")
         running.send(signal.SIGINT)
-        asked = time.monotonic()
-        finished = running.wait(timeout=25)
-        took = time.monotonic() - asked
+        finished = running.wait()
     assert finished.exit_code == 130, finished.stdout
     require_gone(started)
-    assert took < 5, finished.stdout
+    results = list(batch.ralph_dir.glob("**/stubborn/result.json"))
+    assert not results, "its run was given the time to say how it ended"
     goal = batch.goals()["stubborn"]
     assert (goal["state"], goal["attempts"]) == ("queued", 0)
 
@@ -131,15 +131,15 @@ def test_a_push_that_hangs_does_not_hold_up_a_second_ctrl_c(batch: Batch, ledger
     hold = hook(batch, upstream, "update")
     batch.goal("one", ledger.writes("one", 1, seconds=0), repo="upstream")
     with batch.start(batch.root / "goals") as running:
-        wait_until((batch.root / "pushing").exists, "the push is under way", 40)
+        wait_until((batch.root / "pushing").exists, "the push is under way")
         running.send(signal.SIGINT)
         wait_until(lambda: "stopping" in running.stdout, "the first is heard")
         running.send(signal.SIGINT)
         asked = time.monotonic()
-        finished = running.wait(timeout=40)
+        finished = running.wait()
         took = time.monotonic() - asked
     assert finished.exit_code == 130, finished.stdout
-    assert took < 8, finished.stdout
+    assert took < 15, finished.stdout  # goals that are not merged have twenty seconds
     hold.unlink()
     assert batch.run().exit_code == 0
     require_merged_once(batch, ledger, ["one"])
@@ -165,10 +165,10 @@ def test_a_slow_check_does_not_hold_up_ctrl_c(batch: Batch, ledger: Ledger) -> N
         started = descendants(running)
         running.send(signal.SIGINT)
         asked = time.monotonic()
-        finished = running.wait(timeout=25)
+        finished = running.wait()
         took = time.monotonic() - asked
     assert finished.exit_code == 130, finished.stdout
-    assert took < 10, finished.stdout
+    assert took < 40, finished.stdout  # whoever ends by himself has a minute
     require_gone(started)
     goal = batch.goals()["one"]
     assert (goal["state"], goal["attempts"]) == ("queued", 1)
@@ -195,7 +195,7 @@ def test_signals_at_any_moment(batch: Batch, ledger: Ledger) -> None:
             if is_alive(running.pid):
                 started += descendants(running)
                 running.send(number)
-            finished = running.wait(timeout=40)
+            finished = running.wait()
         # Before it watches for them, when nothing has been started yet, a signal has its usual effect.
         assert finished.exit_code in (0, SIGNALS[number], -number), finished.stdout + finished.stderr
         require_gone(started)
@@ -245,14 +245,14 @@ def test_kill_9_while_pushing(batch: Batch, ledger: Ledger, moment: str) -> None
     hold = hook(batch, upstream, moment)
     batch.goal("one", ledger.writes("one", 2, seconds=0), repo="upstream")
     with batch.start(batch.root / "goals") as running:
-        wait_until((batch.root / "pushing").exists, "the push is under way", 40)
+        wait_until((batch.root / "pushing").exists, "the push is under way")
         assert len(merged_goals(upstream)) == (moment == "post-receive")
         running.send(signal.SIGKILL)
         running.wait()
     with batch.start() as running:  # whoever pushed may still be at it
         time.sleep(1)
         hold.unlink()
-        finished = running.wait(timeout=90)
+        finished = running.wait()
     assert finished.exit_code == 0, finished.stdout + finished.stderr
     if moment == "post-receive":
         assert "was merged to main already" in finished.stdout
@@ -273,7 +273,7 @@ def test_kill_9_between_an_attempt_and_its_record(batch: Batch, bin_dir: Path, l
     wrapper.chmod(0o755)
     batch.goal("one", ledger.writes("one", 2, seconds=0), repo="upstream")
     with batch.start(batch.root / "goals") as running:
-        wait_until(at.exists, "the attempt's last commit is being saved", 40)
+        wait_until(at.exists, "the attempt's last commit is being saved")
         running.send(signal.SIGKILL)
         running.wait()
     hold.unlink()
@@ -294,7 +294,7 @@ def test_of_twenty_workers_one_works(batch: Batch, ledger: Ledger) -> None:
         workers = [stack.enter_context(batch.start(batch.root / "goals", "--max", "2")) for _ in range(20)]
         wait_until(lambda: sum(is_alive(worker.pid) for worker in workers) == 1, "all but one are refused", 90)
         (owner,) = [worker for worker in workers if is_alive(worker.pid)]
-        wait_until(lambda: len([e for e in ledger.lines if e.iteration == 2]) == 2, "both goals are worked on", 40)
+        wait_until(lambda: len([e for e in ledger.lines if e.iteration == 2]) == 2, "both goals are worked on")
         for worker in workers:
             if worker is not owner:
                 refused = worker.wait()
@@ -317,7 +317,7 @@ def test_a_goal_that_is_added_meanwhile_is_worked_on(batch: Batch, ledger: Ledge
             goal = batch.goal(name, ledger.writes(name, 1, seconds=0), repo="upstream")
             added = batch.runs("add", "--queue", goal, cwd=batch.root)
             assert added.exit_code == 0, added.stderr
-            wait_until(lambda number=number: running.stdout.count("done: ") == number, f"{name} is done", 60)
+            wait_until(lambda number=number: running.stdout.count("done: ") == number, f"{name} is done")
         running.send(signal.SIGTERM)
         assert running.wait().exit_code == 143
     require_merged_once(batch, ledger, names)
@@ -329,10 +329,10 @@ def test_cancelling_what_runs(batch: Batch, ledger: Ledger) -> None:
     gate.touch()
     batch.goal("given-up", endless(ledger, "given-up", gate), repo="upstream")
     with batch.start(batch.root / "goals") as running:
-        wait_until(lambda: [e for e in ledger.lines if e.iteration == 2], "its second iteration", 40)
+        wait_until(lambda: [e for e in ledger.lines if e.iteration == 2], "its second iteration")
         started = descendants(running)
         assert batch.runs("cancel", "given-up", cwd=batch.root).exit_code == 0
-        finished = running.wait(timeout=40)
+        finished = running.wait()
     assert finished.exit_code == 1
     require_gone(started)
     assert batch.states() == {"given-up": "cancelled"}
@@ -352,7 +352,7 @@ def test_cancelling_what_is_being_merged(batch: Batch, ledger: Ledger) -> None:
     with batch.start(batch.root / "goals") as running:
         slow.wait()
         assert batch.runs("cancel", "given-up", cwd=batch.root).exit_code == 0
-        finished = running.wait(timeout=40)
+        finished = running.wait()
     assert finished.exit_code == 1
     assert batch.states() == {"given-up": "cancelled"}
     assert merged_goals(batch.repos["upstream"]) == []
@@ -395,13 +395,13 @@ def test_a_remote_that_goes_away(batch: Batch, ledger: Ledger) -> None:
             slow.wait()
             daemon.stop()
             slow.go_on()
-            wait_until(lambda: "waiting for the remote" in running.stdout, "it waits", 40)
+            wait_until(lambda: "waiting for the remote" in running.stdout, "it waits")
             goal = batch.goal("near", ledger.writes("near", 1, seconds=0), repo="near")
             assert batch.runs("add", "--queue", goal, cwd=batch.root).exit_code == 0
-            wait_until(lambda: merged_goals(batch.repos["near"]) == ["near"], "the other repository goes on", 60)
+            wait_until(lambda: merged_goals(batch.repos["near"]) == ["near"], "the other repository goes on")
             assert merged_goals(batch.repos["far"]) == []
             daemon.start()
-            finished = running.wait(timeout=90)
+            finished = running.wait()
     assert finished.exit_code == 0, finished.stdout + finished.stderr
     assert merged_goals(batch.repos["far"]) == ["far"]
     assert len(ledger.of("far")) == 1, "the agent was started again"
@@ -416,9 +416,9 @@ def test_a_path_that_is_away_for_a_moment(batch: Batch, ledger: Ledger) -> None:
         slow.wait()
         aside = upstream.rename(batch.root / "aside.git")
         slow.go_on()
-        wait_until(lambda: "waiting for the remote" in running.stdout, "it waits", 40)
+        wait_until(lambda: "waiting for the remote" in running.stdout, "it waits")
         aside.rename(upstream)
-        finished = running.wait(timeout=60)
+        finished = running.wait()
     assert finished.exit_code == 0, finished.stdout + finished.stderr
     require_merged_once(batch, ledger, ["one"])
     assert len(ledger.lines) == 1, "the agent was started again"
