@@ -14,7 +14,7 @@ import pytest
 
 from ralph.lines import Oversized
 from ralph.process import Child, Guardian, Signals, StartError
-from tests.support.waiting import is_alive, pid_in, wait_until
+from tests.support.waiting import PATIENCE, is_alive, pid_in, wait_until
 
 
 def start(tmp_path: Path, script: str, *, talks: bool = True, complains: bool = True, **env: str) -> Child:
@@ -47,7 +47,7 @@ def run(tmp_path: Path, *argv: str, talks: bool = True, complains: bool = True, 
     )
 
 
-def read_out(child: Child, within: float = 20) -> list[bytes | Oversized]:
+def read_out(child: Child, within: float = PATIENCE) -> list[bytes | Oversized]:
     lines: list[bytes | Oversized] = []
     deadline = time.monotonic() + within
     while (batch := child.read(0.1)) is not None:
@@ -108,10 +108,8 @@ def test_what_is_said_is_heard_until_the_child_is_let_go(tmp_path: Path) -> None
 
 def test_a_child_that_never_reads_blocks_nobody(tmp_path: Path) -> None:
     with start(tmp_path, "echo ready; exec sleep 60") as child:
-        started = time.monotonic()
         child.say(b"x" * 10_000_000)
-        wait_until(lambda: child.read(0.1) == [b"ready"], "a line from the child")
-        assert time.monotonic() - started < 10
+        wait_until(lambda: child.read(0.1) == [b"ready"], "a line from the child, which sleeps for a minute", 50)
     assert child.exit_code == -signal.SIGKILL
 
 
@@ -154,14 +152,20 @@ def test_what_cannot_be_started_is_said(tmp_path: Path, program: str) -> None:
 
 
 def test_idleness_is_counted_from_the_last_output(tmp_path: Path) -> None:
-    with start(tmp_path, "echo one; sleep 0.5; echo two >&2; exec sleep 60") as child:
+    with start(tmp_path, "echo one; read go; echo two >&2; exec sleep 60") as child:
         wait_until(lambda: child.read(0.1) is not None and child.idle_seconds > 0.3, "silence")
-        wait_until(lambda: child.read(0.1) is not None and child.idle_seconds < 0.2, "the output on stderr")
+        asked = time.monotonic()
+        child.say(b"go\n")
+        wait_until(
+            lambda: child.read(0.1) is not None and time.monotonic() - child.idle_seconds > asked,
+            "the output on stderr",
+        )
 
 
 def test_a_second_of_silence_is_no_end(tmp_path: Path) -> None:
-    with start(tmp_path, "sleep 0.5; echo late") as child:
-        assert child.read(0.05) == []
+    with start(tmp_path, "read go; echo late") as child:
+        assert child.read(1) == []
+        child.say(b"go\n")
         assert read_out(child) == [b"late"]
 
 
@@ -181,7 +185,7 @@ def test_a_child_that_ignores_every_request_is_ended_in_steps(tmp_path: Path) ->
         started = time.monotonic()
         child.stop()
         assert read_out(child) == [b"SIGINT", b"SIGTERM"]
-        assert 4 < time.monotonic() - started < 8
+        assert 4 < time.monotonic() - started < 15
         assert child.exit_code == -signal.SIGKILL
 
 
@@ -195,11 +199,9 @@ def test_a_child_that_obeys_the_soft_request_gets_no_signal(tmp_path: Path) -> N
 def test_a_child_that_obeys_the_first_signal_gets_no_other(tmp_path: Path) -> None:
     with python(tmp_path, "import time; print('ready', flush=True); time.sleep(60)") as child:
         wait_until(lambda: child.read(0.1) == [b"ready"], "a started child")
-        started = time.monotonic()
         child.stop()
         read_out(child)
         assert child.exit_code == -signal.SIGINT
-        assert time.monotonic() - started < 2
 
 
 def test_a_killed_child_is_gone_at_once(tmp_path: Path) -> None:
@@ -224,7 +226,7 @@ def test_a_stream_of_many_lines_that_nobody_reads_does_not_hang_the_end(tmp_path
 
 def test_a_child_that_closes_its_output_and_stays_is_over(tmp_path: Path) -> None:
     with start(tmp_path, "echo bye; exec sleep 60 > /dev/null 2>&1") as child:
-        assert read_out(child, within=10) == [b"bye"]
+        assert read_out(child, within=50) == [b"bye"]
         assert child.exit_code is None
     assert child.exit_code == -signal.SIGKILL
 
@@ -234,7 +236,7 @@ def test_a_child_that_closes_its_output_and_stays_is_over(tmp_path: Path) -> Non
 
 def test_a_grandchild_that_holds_stdout_does_not_hold_the_reader(tmp_path: Path) -> None:
     with start(tmp_path, f"sleep 60 & echo $! > {tmp_path}/pid; echo bye") as child:
-        assert read_out(child, within=8) == [b"bye"]
+        assert read_out(child, within=50) == [b"bye"]
         assert child.exit_code == 0
     wait_until(lambda: not is_alive(pid_in(tmp_path / "pid")), "the grandchild's end")
 
