@@ -48,8 +48,14 @@ def summary(words: str, usage: Tokens = USAGE) -> Say:
     return Say(tool("StructuredOutput", summary=words), usage=usage)
 
 
-def work() -> Say:
-    return Say(text("On I go."), tool("Bash", command="sleep 0.2 && echo on", description="go on"), usage=USAGE)
+def work(seconds: float = 0.2) -> Say:
+    command = f"sleep {seconds} && echo on"
+    return Say(text("On I go."), tool("Bash", command=command, description="go on"), usage=USAGE)
+
+
+def work_until_cut() -> Say:
+    """A call whose command goes on until ralph cuts it: however long that takes, there is no other call meanwhile."""
+    return Say(tool("Bash", command="for i in $(seq 600); do sleep 0.1; done", description="wait"), usage=USAGE)
 
 
 def told_to_wrap_up(request: dict[str, Any]) -> bool:
@@ -57,11 +63,18 @@ def told_to_wrap_up(request: dict[str, Any]) -> bool:
 
 
 def obedient(number: int, request: dict[str, Any]) -> Reply:
-    return summary("Wrapped up.", LITTLE) if told_to_wrap_up(request) else work()
+    if told_to_wrap_up(request):
+        return summary("Wrapped up.", LITTLE)
+    return work() if number < 10 else work_until_cut()
 
 
 def deaf(number: int, request: dict[str, Any]) -> Reply:
     return work()
+
+
+def deaf_and_slow(number: int, request: dict[str, Any]) -> Reply:
+    """Near the limit it takes its time over its commands: ralph, on a busy machine, over hearing of their use."""
+    return work() if number < 11 else work(3)
 
 
 @pytest.fixture(params=["claude", "ralph-claude"])
@@ -120,7 +133,7 @@ def test_an_agent_that_will_not_wrap_up_is_stopped_within_one_call(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limited: str, headroom: float
 ) -> None:
     """Wherever in a call the limit lies."""
-    api = messages_api(deaf)
+    api = messages_api(deaf_and_slow)
     cost, tokens = (12 + headroom) * ONE_CALL, int((12 + headroom) * USAGE.total)
 
     done = run_claude(api, *(["--max-cost", f"{cost:.6f}"] if limited == "cost" else ["--max-tokens", str(tokens)]))
@@ -227,7 +240,13 @@ def test_an_answer_without_a_verdict_is_the_last_call(
 ) -> None:
     """The agent asks the model once more by itself; that call is not waited for."""
     answers = iter([Say(*blocks, usage=USAGE), Stall(), Stall()])
-    api = messages_api(lambda number, request: next(answers) if told_to_wrap_up(request) else work())
+
+    def model(number: int, request: dict[str, Any]) -> Reply:
+        if told_to_wrap_up(request):
+            return next(answers)
+        return work() if number < 10 else work_until_cut()
+
+    api = messages_api(model)
 
     done = run_claude(api, "--max-tokens", str(int(10.2 * USAGE.total)), RALPH_IDLE_TIMEOUT="15s")
 
@@ -260,10 +279,9 @@ def test_a_call_that_was_cut_stays_paid_for(repo: Path, run_claude: ClaudeRun, m
 
 
 def test_time_is_told_and_then_ends_the_session(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
-    long = Say(tool("Bash", command="for i in $(seq 600); do sleep 0.1; done", description="wait"), usage=USAGE)
-    api = messages_api(lambda number, request: summary("Wrapped up.") if told_to_wrap_up(request) else long)
+    api = messages_api(lambda number, request: summary("Wrapped up.") if told_to_wrap_up(request) else work_until_cut())
 
-    done = run_claude(api, "--max-iterations", "1", "--duration", "9s")
+    done = run_claude(api, "--max-iterations", "1", "--duration", "30s")  # of which a tenth is for the answer
 
     assert done.exit_code == 4, done.stdout + done.stderr
     assert ends(done) == ["ok"]
@@ -289,8 +307,7 @@ def test_a_model_without_a_price_is_said_once_and_held_by_its_agents_own_budget(
 def test_what_a_session_had_spent_when_ralph_was_killed_counts_by_its_price(
     repo: Path, ralph: Ralph, run_claude: ClaudeRun, messages_api: ServeMessages, world: Path
 ) -> None:
-    hang = Say(tool("Bash", command="for i in $(seq 600); do sleep 0.1; done", description="wait"), usage=USAGE)
-    api = messages_api(lambda number, request: work() if number < 4 else hang)
+    api = messages_api(lambda number, request: work() if number < 4 else work_until_cut())
     env = claude_env(world / "home", api.url) | {"PATH": ralph.env["PATH"]}
     with ralph.start("run", "goal.md", "--json", "--max-cost", "1", env=env) as running:
         running.wait_for("tool_start", 4)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ralph import pricing
@@ -26,7 +26,7 @@ from tests.support.real_claude import claude_env
 from tests.support.scripted_agent import ClaudeScript, bill, run, summary
 from tests.support.scripted_agent import write as write_file
 from tests.support.tokens import Tokens
-from tests.support.waiting import wait_until
+from tests.support.waiting import is_alive, wait_until
 
 NAMES = ("amber", "birch", "cedar")
 USAGE = Tokens(input=1000, output=500, cache_creation=300, cache_read=200)
@@ -52,18 +52,23 @@ def dollars(ledger: Ledger) -> float:
 
 
 class Model:
-    """Works on and on, until it `may_end`; the first calls of all goals come together. Each call takes a moment."""
+    """Works on and on, until it `may_end`; the first calls of all goals come together. Each call takes a moment.
 
-    def __init__(self, goals: int, *, heeds: bool = False, pause: float = 0.2) -> None:
+    From the `slow_from`-th on it takes longer: a busy machine may take its time to hear of what was used.
+    """
+
+    def __init__(self, goals: int, *, heeds: bool = False, pause: float = 0.2, slow_from: int = 1000) -> None:
         self.may_end = False
+        self.slow_from = slow_from
         self._pause = pause
         self._heeds = heeds
         self._together = threading.Barrier(goals, timeout=60)
         self._met: set[str] = set()
 
-    def __call__(self, _: int, request: dict[str, Any]) -> Reply:
+    def __call__(self, number: int, request: dict[str, Any]) -> Reply:
         prompt = str(request["messages"])
         (name,) = [name for name in NAMES if f"Write {name}." in prompt]
+        is_slow = number >= self.slow_from
         if self.may_end:
             return Say(tool("StructuredOutput", summary="DONE"), usage=USAGE)
         if name not in self._met:
@@ -72,8 +77,9 @@ class Model:
         if self._heeds and PLEA in prompt:
             # It takes a while: the call in which the budget is reached is heard out.
             return Say(tool("StructuredOutput", summary="wrapped up"), usage=USAGE, pause=1.0)
-        goes_on = tool("Bash", command=f"echo on >> {name}.md", description="go on")
-        return Say(text("On."), goes_on, usage=USAGE, pause=self._pause)
+        goes_on = f"echo on >> {name}.md" + ("; sleep 30" if is_slow and self._heeds else "")
+        bash = tool("Bash", command=goes_on, description="go on")
+        return Say(text("On."), bash, usage=USAGE, pause=4.0 if is_slow and not self._heeds else self._pause)
 
 
 @pytest.fixture
@@ -101,7 +107,7 @@ def test_three_goals_at_once_exceed_the_budget_by_no_more_than_one_call_each(
     batch: Batch, run_batch: RunBatch, messages_api: ServeMessages, limited: str
 ) -> None:
     write_goals(batch, *NAMES)
-    model = Model(len(NAMES))
+    model = Model(len(NAMES), slow_from=13)
     api = messages_api(model)
     cost, tokens = 14.5 * ONE_CALL, int(14.5 * USAGE.total)
     flag = ["--max-cost", f"{cost:.6f}"] if limited == "cost" else ["--max-tokens", str(tokens)]
@@ -138,7 +144,7 @@ def test_one_goal_alone_wraps_up_before_the_budget_of_the_batch_is_used_up(
     batch: Batch, run_batch: RunBatch, messages_api: ServeMessages, limited: str
 ) -> None:
     write_goals(batch, NAMES[0])
-    api = messages_api(Model(1, heeds=True))
+    api = messages_api(Model(1, heeds=True, slow_from=10))
     cost, tokens = 10.5 * ONE_CALL, int(10.5 * USAGE.total)
     flag = ["--max-cost", f"{cost:.6f}"] if limited == "cost" else ["--max-tokens", str(tokens)]
 
@@ -151,24 +157,21 @@ def test_one_goal_alone_wraps_up_before_the_budget_of_the_batch_is_used_up(
     assert (goal["state"], goal["attempts"], goal["iterations"]) == ("queued", 0, 1)
 
 
-def is_still(ledger: Ledger) -> bool:
-    before = len(ledger.main)
-    time.sleep(1)
-    return len(ledger.main) == before
-
-
 @pytest.mark.parametrize("run_batch", ["ralph-claude"], indirect=True)
 def test_what_a_worker_that_was_killed_has_used_is_not_charged_to_the_next(
     batch: Batch, run_batch: RunBatch, messages_api: ServeMessages, world: Path
 ) -> None:
     write_goals(batch, *NAMES[:2])
-    api = messages_api(Model(2, pause=0.1))
+    model = Model(2, pause=0.1)
+    api = messages_api(model)
     goals = (batch.root / "goals", "--repo", batch.repos["upstream"])
     with batch.start(*goals, "--json", env=surroundings(batch, world, api)) as killed:
-        wait_until(lambda: len(api.ledger.main) >= 20, "calls of the model", timeout=60)
+        wait_until(lambda: len(api.ledger.main) >= 20, "calls of the model")
+        started = psutil.Process(killed.pid).children(recursive=True)
         killed.send(signal.SIGKILL)
         killed.wait()
-    wait_until(lambda: is_still(api.ledger), "the end of its agents")
+    wait_until(lambda: not [one for one in started if is_alive(one.pid)], "the end of its agents")
+    model.slow_from = len(api.ledger.main) + 11
     before = api.ledger.tokens.total
     worked = {name: goal["seconds"] for name, goal in batch.goals().items()}
     assert min(worked.values()) > 0.5, "nor is the time lost that it took"
