@@ -173,7 +173,7 @@ def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
 def _left_threads(before: set[threading.Thread]) -> list[str]:
     new = set(threading.enumerate()) - before
     for thread in new:
-        thread.join(timeout=1)
+        thread.join(timeout=5)
     return [f"thread {thread.name}" for thread in new if thread.is_alive()]
 
 
@@ -182,7 +182,7 @@ def _left_processes(known: set[psutil.Process]) -> list[str]:
     if not new:
         return []
     # What is just ending may take its moment; this also buries what was orphaned.
-    _, alive = psutil.wait_procs(new, timeout=1)
+    _, alive = psutil.wait_procs(new, timeout=5)
     complaints = [
         f"process {process.pid} {_command(process)}" for process in sorted(alive, key=lambda process: process.pid)
     ]

@@ -80,7 +80,7 @@ def test_a_batch_is_driven_by_keys(batch: Batch) -> None:
         terminal.press("p")  # what waits may start
         wait_until(lambda: list(batch.states().values()).count("running") == 2, "another one starts")
         gate.touch()
-        assert terminal.wait(timeout=120) == 0
+        assert terminal.wait() == 0
         said = terminal.said
 
     assert set(batch.states().values()) == {"done"}
@@ -141,14 +141,14 @@ def test_somebody_else_watches_and_steers(batch: Batch) -> None:
         terminal.press("p")
         wait_until(lambda: not any("PAUSED" in row for row in terminal.rows), "it is resumed")
         with batch.runs.start("work", cwd=batch.root) as worker:
-            wait_until(lambda: "Bash" in row_of(terminal, "alpha"), "the worker's goal is seen at work", 60)
+            wait_until(lambda: "Bash" in row_of(terminal, "alpha"), "the worker's goal is seen at work")
             assert any(f":{worker.pid}" in row for row in terminal.rows)
             terminal.press("\r")
             terminal.shows("iteration 1")
             terminal.press(ESC)
             terminal.shows("Enter open")
             gate.touch()
-            wait_until(lambda: row_of(terminal, "alpha").startswith("✓"), "it is done", 60)
+            wait_until(lambda: row_of(terminal, "alpha").startswith("✓"), "it is done")
             terminal.press("q")
             assert terminal.wait() == 0
             assert terminal.echoes
@@ -173,7 +173,7 @@ def test_where_nobody_watches_lines_are_printed_as_ever(batch: Batch) -> None:
     upstream = batch.upstream()
     batch.goal("alpha", wrote("alpha"))
     with in_terminal(batch, "run", batch.root / "goals" / "alpha.md", "--repo", upstream, ci="1") as terminal:
-        assert terminal.wait(timeout=120) == 0
+        assert terminal.wait() == 0
         said = terminal.said
     assert "\x1b" not in said
     assert "started on ralph/alpha" in said
@@ -195,7 +195,7 @@ def test_a_goal_that_waits_for_a_quota_is_woken(batch: Batch, claude_script: Cla
         assert (refused.exit_code, "does not wait for a usage limit" in refused.stderr) == (2, True)
         assert "waiting" in row_of(terminal, "first") or "waiting" in row_of(terminal, "second"), "all of them or none"
         terminal.press("w")
-        assert terminal.wait(timeout=60) == 0
+        assert terminal.wait() == 0
     assert set(batch.states().values()) == {"done"}
     refused = batch.runs("wake", "first")
     assert (refused.exit_code, "nobody serves the queue" in refused.stderr) == (2, True)
@@ -214,7 +214,7 @@ def test_ctrl_z_gives_the_terminal_back_first(batch: Batch) -> None:
         assert "\x1b[?1049h" in left
         terminal.shows("1 running")
         gate.touch()
-        assert terminal.wait(timeout=60) == 0
+        assert terminal.wait() == 0
         assert terminal.echoes
 
 
@@ -238,6 +238,6 @@ def test_a_shell_that_ctrl_z_goes_back_to_has_its_terminal(batch: Batch) -> None
             terminal.press("\x15fg\r")  # whatever else is in the shell's line goes
             wait_until(lambda stops=stops: terminal.said.count("\x1b[?1049h") == stops + 1, "the dashboard again")
         gate.touch()
-        wait_until(lambda: "1 goal: 1 done" in terminal.text, "the table", 60)
+        wait_until(lambda: "1 goal: 1 done" in terminal.text, "the table")
         terminal.press("exit 7\r")
         assert terminal.wait() == 7

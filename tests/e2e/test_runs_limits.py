@@ -37,11 +37,11 @@ def test_a_quota_that_one_goal_meets_holds_back_its_account_alone(
     claude_script([rate_limit("rejected", resets_at), api_error(429, LIMIT, "rate_limit")], WORKS)
     with batch.runs.start("work", "--max", "3", "--json", cwd=batch.root, env=ears.env) as worker:
         assert batch.runs("add", met, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
-        said = worker.wait_for("waiting", timeout=15)["text"]
+        said = worker.wait_for("waiting")["text"]
         assert said.startswith("usage-limit")
         assert "no goal for claude is started before" in said
         assert batch.runs("add", held, other, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
-        worker.wait_for("done", count=3, timeout=90)
+        worker.wait_for("done", count=3)
         worker.send(signal.SIGTERM)
         ended = worker.wait()
     started = {event["name"]: datetime.fromisoformat(event["at"]).timestamp() for event in ended.events_of("started")}
@@ -63,11 +63,11 @@ def test_a_quota_is_told_once_until_an_iteration_has_ended_with_the_command_that
     db = f"sqlite:///{batch.root}/queue.sqlite"
     with batch.start(for_claude(batch, "met"), "--repo", upstream, "--json", "--db", db, env=ears.env) as worker:
         for count in (1, 2, 3):
-            worker.wait_for("waiting", count=count, timeout=30)
+            worker.wait_for("waiting", count=count)
             wait_until(lambda: bool(ears.heard), "the notice")
             assert ears.heard[-1]["next"] == f"have it try now: ralph-runs wake g1 --db {db}"
             wait_until(lambda: batch.runs("wake", "g1", "--db", db, cwd=batch.root).exit_code == 0, "the bulletin")
-        ended = worker.wait(timeout=60)
+        ended = worker.wait()
     assert ended.exit_code == 0, ended.stdout + ended.stderr
     assert all("; no goal for claude is started before " in event["text"] for event in ended.events_of("waiting"))
     assert ears.events == ["quota", "quota", "done"], "the second of them after an iteration"
@@ -131,7 +131,7 @@ def test_a_retry_of_the_goal_that_was_refused_clears_its_account(batch: Batch, c
         assert batch.runs("add", *goals, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
         worker.wait_for("stuck")
         assert batch.runs("retry", "first", cwd=batch.root).exit_code == 0
-        worker.wait_for("done", count=2, timeout=60)
+        worker.wait_for("done", count=2)
         worker.send(signal.SIGTERM)
         worker.wait()
     assert merged_goals(upstream) == ["first", "second"]

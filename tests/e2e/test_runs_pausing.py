@@ -28,7 +28,7 @@ def test_what_runs_goes_on_in_a_paused_queue_and_nothing_else_starts(batch: Batc
     batch.goal("first", [[waits, write("texts/first.txt", "Fine.\n"), says("DONE")]], priority=1)
     batch.goal("second", wrote("second"))
     with batch.start(batch.root / "goals", "--repo", upstream, "--max", "1", "--json") as running:
-        wait_until((batch.root / "at-work").exists, "the first session", timeout=40)
+        wait_until((batch.root / "at-work").exists, "the first session")
         assert document(batch, "pause") == {
             "paused": True, "changed": True, "served": True, "running": 1, "cut_off": 0, "queued": 1
         }  # fmt: skip
@@ -44,12 +44,12 @@ def test_what_runs_goes_on_in_a_paused_queue_and_nothing_else_starts(batch: Batc
             "the queue is paused; have goals started again: ralph-runs resume" in runs(batch, "show", "second").stdout
         )
         (batch.root / "on").touch()
-        running.wait_for("done", timeout=60)
+        running.wait_for("done")
         wait_until(lambda: batch.states()["first"] == "done", "the first goal")
         assert batch.states() == {"first": "done", "second": "queued"}
         assert not [event for event in running.events if event.get("name") == "second"]
         assert runs(batch, "resume").stdout == "goals are started again (1 queued)\n"
-        ended = running.wait(timeout=90)
+        ended = running.wait()
     assert ended.exit_code == 0, ended.stdout + ended.stderr
     assert merged_goals(upstream) == ["first", "second"]
     assert [event["text"] for event in ended.events_of("note")][-1] == "resumed: goals are started again"
@@ -77,7 +77,7 @@ def test_a_worker_that_comes_to_a_paused_queue_says_so_and_waits(batch: Batch) -
         assert document(batch, "resume") == {
             "paused": False, "changed": True, "served": True, "running": 0, "cut_off": 0, "queued": 1
         }  # fmt: skip
-        assert running.wait(timeout=90).exit_code == 0
+        assert running.wait().exit_code == 0
     assert merged_goals(upstream) == ["only"]
     assert runs(batch, "resume").stdout.startswith("it was not paused (0 queued); nobody serves the queue")
 
@@ -98,7 +98,7 @@ def test_what_was_cut_off_does_not_go_on_in_a_paused_queue(batch: Batch) -> None
     slow = shell(f"echo >> {sessions}; [ $(wc -l < {sessions}) -gt 1 ] || sleep 600")
     goal = batch.goal("slow", [[slow, write("texts/slow.txt", "Fine.\n"), says("DONE")]])
     with batch.start(goal, "--repo", upstream, "--json") as killed:
-        wait_until(sessions.exists, "the first session", timeout=40)
+        wait_until(sessions.exists, "the first session")
         killed.send(signal.SIGKILL)
         killed.wait()
     assert runs(batch, "pause").stdout.endswith("(0 running, 1 cut off, 0 queued)\n")
@@ -109,7 +109,7 @@ def test_what_was_cut_off_does_not_go_on_in_a_paused_queue(batch: Batch) -> None
         assert (batch.states(), batch.goals()["slow"]["attempts"]) == ({"slow": "queued"}, 0)
         assert sessions.read_text() == "\n"
         assert runs(batch, "resume").exit_code == 0
-        assert running.wait(timeout=90).exit_code == 0
+        assert running.wait().exit_code == 0
     assert merged_goals(upstream) == ["slow"]
     assert batch.goals()["slow"]["attempts"] == 1
 

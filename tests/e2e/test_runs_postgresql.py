@@ -45,7 +45,7 @@ def test_a_batch_is_worked_on_cut_off_and_continued(batch: Batch, db: str) -> No
     assert runs("cancel", "unwanted").stdout == "g3 unwanted: cancelled\n"
 
     with batch.runs.start("run", "--db", db, cwd=batch.root) as first:
-        wait_until(seen.exists, "the second iteration", timeout=60)
+        wait_until(seen.exists, "the second iteration")
         second = runs("run")
         assert (second.exit_code, second.stdout) == (2, "")
         assert f"another queue worker serves this queue: ralph-runs, process {first.pid} on " in second.stderr

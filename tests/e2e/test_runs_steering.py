@@ -19,14 +19,14 @@ def test_comments_reach_the_next_prompt_or_the_session_that_runs(batch: Batch, c
     assert batch.runs("add", goal, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
     batch.runs("comment", "talk", "use the blue one", cwd=batch.root)
     with batch.start("--json") as running:
-        wait_until(lambda: agent.heard, "the first prompt", timeout=40)
+        wait_until(lambda: agent.heard, "the first prompt")
         said = batch.runs("comment", "talk", "no, the red one", cwd=batch.root)
         assert said.exit_code == 0, said.stderr
-        wait_until(lambda: any("no, the red one" in words for words in agent.heard), "the remark", timeout=40)
+        wait_until(lambda: any("no, the red one" in words for words in agent.heard), "the remark")
         followed = batch.runs.start("logs", "talk", "-f", cwd=batch.root)
-        done = running.wait(timeout=90)
+        done = running.wait()
     with followed:
-        shown = followed.wait(timeout=20)
+        shown = followed.wait()
     assert done.exit_code == 0, done.stdout + done.stderr
     assert "use the blue one" in agent.heard[0]
     assert "no, the red one" not in agent.heard[0]

@@ -17,9 +17,12 @@ from typing import Any
 import pytest
 
 from tests.support.output_file import OutputFile
-from tests.support.waiting import kill_tree, wait_until
+from tests.support.waiting import PATIENCE, kill_tree, wait_until
 
 Event = dict[str, Any]
+
+_LONGEST = 180.0
+"""Seconds that a test waits for the end of a ralph that ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class RunningRalph:
         """The events so far, without a line that is still being written."""
         return [json.loads(line) for line in self.stdout.split("\n")[:-1]] if self._json else []
 
-    def wait_for(self, kind: str, count: int = 1, timeout: float = 20) -> Event:
+    def wait_for(self, kind: str, count: int = 1, timeout: float = PATIENCE) -> Event:
         """Wait for the count-th event of this type."""
         found = lambda: [event for event in self.events if event["type"] == kind]  # noqa: E731
         wait_until(lambda: len(found()) >= count or self._process.poll() is not None, f"{kind} event", timeout)
@@ -93,7 +96,7 @@ class RunningRalph:
         """Send a signal to ralph alone, not to what it started."""
         self._process.send_signal(number)
 
-    def wait(self, timeout: float = 60) -> Finished:
+    def wait(self, timeout: float = _LONGEST) -> Finished:
         """Wait for its end; kill it with all that it started, and fail the test, when that does not come."""
         try:
             exit_code = self._process.wait(timeout)
@@ -138,7 +141,7 @@ def run_ralph(
     *args: str | Path,
     cwd: Path,
     env: Mapping[str, str],
-    timeout: float = 60,
+    timeout: float = _LONGEST,
     input: str | None = None,  # noqa: A002
     under: Sequence[str] = (),
     module: str = "ralph",
@@ -161,7 +164,7 @@ class Ralph:
         *args: str | Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        timeout: float = 60,
+        timeout: float = _LONGEST,
         input: str | None = None,  # noqa: A002
         under: Sequence[str] = (),
     ) -> Finished:

@@ -14,7 +14,7 @@ from typing import Self
 import pyte
 import pyte.modes
 
-from tests.support.waiting import comes_true, kill_tree, wait_until
+from tests.support.waiting import PATIENCE, comes_true, kill_tree, wait_until
 
 _ROWS = 24
 
@@ -107,7 +107,7 @@ class InTerminal:
         _ = self.said
         return self.screen.text
 
-    def shows(self, words: str, timeout: float = 20) -> None:
+    def shows(self, words: str, timeout: float = PATIENCE) -> None:
         """Wait until the words can be seen."""
         wait_until(lambda: any(words in row for row in self.rows), f"{words!r} on the screen", timeout)
 
@@ -122,7 +122,7 @@ class InTerminal:
         settings[3] |= termios.ICANON | termios.ECHO
         termios.tcsetattr(self._terminal, termios.TCSANOW, settings)
 
-    def wait(self, timeout: float = 60) -> int:
+    def wait(self, timeout: float = 180) -> int:
         """Wait for its end and return its exit code."""
         if not comes_true(self._has_ended, timeout):
             raise AssertionError(f"it was still running after {timeout:g} s:\n{self.said}")

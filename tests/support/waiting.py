@@ -10,8 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+PATIENCE = 90.0
+"""Seconds that a test waits for what comes in a moment: only one that fails takes as long, however busy the machine."""
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = 20) -> None:
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """Poll until the condition is true; fail the test, saying what was awaited, when it stays false."""
     if not comes_true(condition, timeout):
         pytest.fail(f"waited {timeout:g} s in vain: {what}")
