@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from ralph.batch.database import connect, database_file, faults_named
 from ralph.batch.goals import BatchGoal
 from ralph.errors import QueueError
 
@@ -52,6 +53,8 @@ class DbosEngine:
     def launch(self, pursue: Pursue) -> set[str]:
         from dbos import DBOS, DBOSPortableJSONSerializer
 
+        if database_file(self._url) is not None:
+            _see_to_its_tables(self._url)
         DBOS(
             config={
                 "name": "ralph-runs",
@@ -94,3 +97,24 @@ class DbosEngine:
         except SQLAlchemyError as error:  # what has been done cannot be written down
             fault = f"the queue does not take what it is told: {type(error).__name__}"
             raise QueueError(fault, "see to its database, and start again") from error
+
+
+def _see_to_its_tables(url: str) -> None:
+    """Make DBOS's tables in a SQLite file, or bring them up to date: all of that at once, or nothing.
+
+    Its own engine has SQLite commit every statement up to the one that writes the version down by itself (3.3.0): a
+    worker that was killed between two left a queue in which no other could begin, for the table was there already.
+    """
+    from dbos import DBOSPortableJSONSerializer
+    from dbos._sys_db import SystemDatabase  # as `DBOS.migrate` does, which takes no engine of ours
+
+    engine = connect(url, create=True)
+    if engine is None:
+        return
+    tables = SystemDatabase.create(
+        url, engine_kwargs={}, engine=engine, schema=None, serializer=DBOSPortableJSONSerializer(), executor_id=None
+    )
+    with faults_named(engine.url):
+        tables.run_migrations()
+    tables.destroy()
+    engine.dispose()

@@ -1,0 +1,59 @@
+"""The engine on a SQLite file: whatever a worker was at when it was killed, the next one can begin."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from ralph.batch.database import default_url
+
+LAUNCH = """
+import os, signal, sys
+import sqlalchemy as sa
+from ralph.batch.engine import DbosEngine
+
+def executed(_connection, _cursor, statement, *_):
+    global left
+    left -= statement.lstrip().startswith("CREATE")
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+left = int(sys.argv[2])
+if left:
+    sa.event.listen(sa.Engine, "after_cursor_execute", executed)
+print(DbosEngine(sys.argv[1]).launch(lambda *_: None), flush=True)
+os._exit(0)
+"""
+"""Launch, and be killed after so many things were made; after none: go on."""
+
+
+def launch(url: str, killed_after: int) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", LAUNCH, url, str(killed_after)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+
+def test_a_worker_that_was_killed_while_the_tables_were_made_keeps_no_other_from_beginning(tmp_path: Path) -> None:
+    for made in (1, 8, 12, 16, 24, 36):
+        url = default_url(tmp_path / str(made))
+        assert launch(url, made).returncode == -signal.SIGKILL, made
+        done = launch(url, 0)
+        assert (done.returncode, done.stdout) == (0, "set()\n"), f"after {made}: {done.stderr}"
+
+
+def test_what_is_made_of_its_tables_is_what_it_makes_itself(tmp_path: Path) -> None:
+    from dbos import DBOS
+
+    DBOS.migrate(f"sqlite:///{tmp_path}/its-own.sqlite")
+    assert launch(default_url(tmp_path), 0).returncode == 0
+    with closing(sqlite3.connect(tmp_path / "its-own.sqlite")) as theirs:
+        made = theirs.execute("select name, sql from sqlite_master order by name").fetchall()
+        version = theirs.execute("select version from dbos_migrations").fetchall()
+    with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as ours:
+        found = ours.execute("select name, sql from sqlite_master order by name").fetchall()
+        assert ours.execute("select version from dbos_migrations").fetchall() == version
+    assert set(made) <= set(found)
+    assert len(made) > 10
