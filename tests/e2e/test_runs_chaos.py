@@ -21,6 +21,9 @@ STORM = 15.0 if ROUNDS == 1 else 60.0
 
 GOALS = 5 if ROUNDS == 1 else 16
 
+ENOUGH = 3
+"""So many different things are killed at least: the worker, and what it has started."""
+
 
 @pytest.mark.parametrize("seed", range(max(1, ROUNDS // 20)))
 def test_kill_9_of_anything_at_any_time(batch: Batch, tmp_path: Path, seed: int) -> None:
@@ -48,17 +51,21 @@ def test_kill_9_of_anything_at_any_time(batch: Batch, tmp_path: Path, seed: int)
         assert expected.issubset(written)  # there are more where a check was killed, and so was red
     assert batch.leftovers() == [], told + finished.stdout
     assert list(batch.ralph_dir.glob("mirrors/**/*.git/**/*.lock")) == []
-    assert len(set(killed)) > 2, f"hardly anything was killed: {killed}"
+    assert len(set(killed)) >= ENOUGH, f"hardly anything was killed: {killed}"
 
 
 def _storm(batch: Batch, dice: random.Random) -> tuple[list[str], str]:
     """Kill the queue worker or something that it has started, again and again; tell what was, and what it said."""
     killed: list[str] = []
     told = ""
-    ends = time.monotonic() + STORM
-    while time.monotonic() < ends:
+    ends, longest = time.monotonic() + STORM, 6.0
+    while time.monotonic() < ends or (len(set(killed)) < ENOUGH and longest < 100):
         with batch.start(batch.root / "goals", "--max", "4") as running:
-            dies = min(ends, time.monotonic() + dice.uniform(1, 6))
+            if time.monotonic() < ends:
+                dies = min(ends, time.monotonic() + dice.uniform(1, longest))
+            else:  # on a machine so busy that hardly any worker has come to start anything
+                longest *= 2
+                dies = time.monotonic() + longest
             while time.monotonic() < dies and psutil.Process(running.pid).status() != psutil.STATUS_ZOMBIE:
                 time.sleep(dice.uniform(0.2, 1.5))
                 killed += _kill_one(running, dice)
