@@ -12,6 +12,7 @@ from ralph.batch.goals import State
 from ralph.batch.news import Kind, News
 from ralph.cli.runs.progress import Progress
 from tests.board.boards import goal
+from tests.support.terminal import read_terminal
 
 OVER = "--max-cost: $0.88 of $0.30 are spent; go on, with a new budget: ralph-runs run --db sqlite:////srv/queue.sqlite"
 
@@ -37,6 +38,6 @@ def test_what_a_view_has_covered_is_written_whole_when_it_ends() -> None:
         progress(News(0.0, Kind.BUDGET, OVER))
         progress.uncover()
         terminal.flush()
-        said = os.read(near, 4096).decode()
+        said = read_terminal(near).decode()
     os.close(near)
     assert said.rstrip().endswith(OVER)

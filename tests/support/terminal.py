@@ -17,6 +17,8 @@ import pyte.modes
 from tests.support.waiting import PATIENCE, comes_true, kill_tree, wait_until
 
 _ROWS = 24
+_BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
+"""Around what a terminal is to show at once."""
 
 
 class Screen:
@@ -25,9 +27,18 @@ class Screen:
     def __init__(self, columns: int, rows: int = _ROWS) -> None:
         self._screen = pyte.HistoryScreen(columns, rows, history=100_000)
         self._stream = pyte.ByteStream(self._screen)
+        self._held = b""
 
     def feed(self, data: bytes) -> None:
-        self._stream.feed(data)
+        """Show what was written; half a frame is not shown before its end, as a terminal of today has it."""
+        self._held += data
+        begun = self._held.rfind(_BEGIN)
+        whole = len(self._held) if begun < 0 or _END in self._held[begun:] else begun
+        for length in range(1, len(_BEGIN)):  # what may be half of the word that begins one
+            if self._held.endswith(_BEGIN[:length]):
+                whole = min(whole, len(self._held) - length)
+        self._stream.feed(self._held[:whole])
+        self._held = self._held[whole:]
 
     def resize(self, columns: int, rows: int) -> None:
         """Cut what no longer fits, as xterm does; others fold it."""
@@ -54,6 +65,17 @@ class Screen:
         modes = self._screen.mode
         plain = self._screen.cursor.attrs == self._screen.default_char
         return not self._screen.cursor.hidden and pyte.modes.DECAWM in modes and plain
+
+
+def read_terminal(descriptor: int) -> bytes:
+    """All that was written on the other side so far: one read may return the first of it, while the rest is on its way.
+
+    Only who asks whether there is more has the kernel hand over what it holds back (Linux: `n_tty_poll`).
+    """
+    data = b""
+    while select.select([descriptor], [], [], 0)[0]:
+        data += os.read(descriptor, 65536)
+    return data
 
 
 class InTerminal:

@@ -39,6 +39,7 @@ from ralph.ui.console import Console, json_screen
 from ralph.ui.outlet import Outlet
 from ralph.ui.telling import Detail
 from tests.support.hostile import TEXTS, every_event, steering
+from tests.support.terminal import read_terminal
 
 AT = "2026-11-16T00:48:20.123Z"
 HOSTILE = "\x1b]0;owned\x07\x9b2J\r\u202eevil\x08"
@@ -311,7 +312,7 @@ def test_in_a_terminal_every_line_keeps_its_column_and_its_width() -> None:
     termios.tcsetwinsize(theirs, (24, 80))
     with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
         Console(Outlet(stream))([CheckEnded(1, 0.1, f"{'-' * 75}\n{'word ' * 40}")], AT, b"")
-        lines = reader.read(65536).decode().splitlines()
+        lines = read_terminal(reader.fileno()).decode().splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert all(line.startswith(" " * 11) for line in lines[1:])
     assert "".join(lines).count("-") == 75
@@ -323,7 +324,7 @@ def test_in_a_terminal_a_command_stays_one_line(label: str) -> None:
     termios.tcsetwinsize(theirs, (24, 80))
     with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
         Console(Outlet(stream)).say(label, f"ralph run goal.md {'--flag ' * 20}--max-cost 1")
-        said = reader.read(65536).decode()
+        said = read_terminal(reader.fileno()).decode()
     assert said == f"{label:<11}ralph run goal.md {'--flag ' * 20}--max-cost 1\r\n"
 
 
@@ -337,7 +338,7 @@ def test_a_wait_is_counted_down_in_place_or_said_once(redraws: bool) -> None:
         for now in (10.0, 11.0, 12.0):
             console.tick(now, keys=True, redraws=redraws)
         console.end_wait()
-        said = reader.read(65536).decode()
+        said = read_terminal(reader.fileno()).decode()
     assert said.count("left · `ralph wake` or w: go on now") == (3 if redraws else 1)
     assert ("\x1b" in said) is redraws
     assert redraws or said.endswith("1:30 left · `ralph wake` or w: go on now\r\n")
