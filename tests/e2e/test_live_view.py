@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.goals import result, write_goal
+from tests.support.goals import result, run_directory, write_goal
 from tests.support.hostile import TEXTS, steering
 from tests.support.ralph_process import Ralph
 from tests.support.scripted_agent import ClaudeScript, Turn, hang, run, say, summary, write
@@ -349,7 +349,8 @@ def test_in_a_terminal_that_is_held_still_keys_are_heard(
         running.press("\x13")
         time.sleep(1.5)  # in which the status has changed, and cannot be written
         running.press("s")
-        time.sleep(0.5)
+        words = run_directory(ralph.repo) / "steering.jsonl"
+        wait_until(lambda: words.exists() and "stop" in words.read_text(), "the key is heard")
         (tmp_path / "go").touch()
         assert running.wait() == 130
         assert "stopped after this iteration, as asked" in running.text, "the last words set the terminal going again"

@@ -6,22 +6,31 @@ from pathlib import Path
 
 from tests.support.batches import Batch, merged_goals, says, shell, write, wrote
 from tests.support.git_repos import git
-from tests.support.scripted_agent import ClaudeScript, pause, run, summary
+from tests.support.scripted_agent import ClaudeScript, run, summary
 from tests.support.waiting import wait_until
 
 GREEN = 'mkdir -p texts; echo Fine. > "texts/$RALPH_GOAL.txt"'
 
 
+def passed_on(batch: Batch, name: str) -> str:
+    """What the run of a goal is told by its worker."""
+    return "".join(file.read_text() for file in batch.ralph_dir.glob(f"runs/*/{name}/steering.jsonl"))
+
+
 def test_comments_reach_the_next_prompt_or_the_session_that_runs(batch: Batch, claude_script: ClaudeScript) -> None:
     upstream = batch.upstream()
     goal = batch.goal("talk", [], agent="claude", model="sonnet")
-    agent = claude_script([[pause(6), summary("more")], [run(GREEN), summary("DONE")]], [run(GREEN), summary("DONE")])
+    gate = batch.root / "gate"
+    waits = run(f"until [ -e {gate} ]; do sleep 0.1; done")
+    agent = claude_script([[waits, summary("more")], [run(GREEN), summary("DONE")]], [run(GREEN), summary("DONE")])
     assert batch.runs("add", goal, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
     batch.runs("comment", "talk", "use the blue one", cwd=batch.root)
     with batch.start("--json") as running:
         wait_until(lambda: agent.heard, "the first prompt")
         said = batch.runs("comment", "talk", "no, the red one", cwd=batch.root)
         assert said.exit_code == 0, said.stderr
+        wait_until(lambda: "no, the red one" in passed_on(batch, "talk"), "the worker has passed it on")
+        gate.touch()
         wait_until(lambda: any("no, the red one" in words for words in agent.heard), "the remark")
         followed = batch.runs.start("logs", "talk", "-f", cwd=batch.root)
         done = running.wait()
