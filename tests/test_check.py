@@ -131,15 +131,15 @@ def test_a_check_that_reads_finds_an_empty_input(tmp_path: Path) -> None:
 
 def test_a_check_that_runs_out_of_time_keeps_what_it_said(tmp_path: Path) -> None:
     started = time.monotonic()
-    report = ran(tmp_path, "#!/bin/sh\necho before\nexec sleep 60\n", timeout=0.5)
+    report = ran(tmp_path, "#!/bin/sh\necho before\nexec sleep 60\n", timeout=2)
     assert report.exit_code is None
     assert report.output.startswith("before\n")
     assert "the check's time limit" in report.output
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
 
 
 def test_a_check_that_writes_without_end_runs_out_of_time(tmp_path: Path) -> None:
-    report = ran(tmp_path, "#!/bin/sh\nexec yes\n", timeout=0.5)
+    report = ran(tmp_path, "#!/bin/sh\nexec yes\n", timeout=2)
     assert report.exit_code is None
     assert len(report.output) < 10_000
 
@@ -147,13 +147,13 @@ def test_a_check_that_writes_without_end_runs_out_of_time(tmp_path: Path) -> Non
 def test_a_check_is_stopped_when_the_user_asks(tmp_path: Path) -> None:
     started = time.monotonic()
     assert ran(tmp_path, "#!/bin/sh\nexec sleep 60\n", stop=True).exit_code is None
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
 
 
 def test_a_check_that_leaves_something_running_is_over_when_it_is_over(tmp_path: Path) -> None:
     started = time.monotonic()
     assert ran(tmp_path, "#!/bin/sh\nsleep 60 &\necho done\n").output == "done\n"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 40
 
 
 def test_of_a_long_output_both_ends_are_kept_and_the_log_has_it_all(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_an_answer_without_a_verdict_is_the_last_call(
 def test_a_call_that_was_cut_stays_paid_for(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     """The agent's own figure leaves it out; a loop around ralph must not spend without end."""
     api = messages_api(lambda number, request: work() if number == 1 else Stall("mid_stream"))
-    limit = ["--max-cost", "0.01", "--duration", "8s"]
+    limit = ["--max-cost", "0.01", "--duration", "25s"]
 
     cut = run_claude(api, *limit)
 

@@ -426,11 +426,11 @@ def test_a_trusted_one_that_hangs_is_ended_with_all_that_it_started(
     )
     agent = done_once(claude_script)
 
-    done = ralph("run", "goal.md", "--trust-envrc", env={"RALPH_ENVRC_TIMEOUT": "3s"})
+    done = ralph("run", "goal.md", "--trust-envrc", env={"RALPH_ENVRC_TIMEOUT": "8s"})
 
     assert done.exit_code == 0
     assert header(done) == (
-        "not used: it was ended after 3.0s, with all that it had started;"
+        "not used: it was ended after 8.0s, with all that it had started;"
         " give it longer: ralph config set envrc_timeout 5m"
     )
     assert [name for name in ("away", "shell") if is_alive(pid_in(tmp_path / name))] == []

@@ -84,7 +84,7 @@ def test_nobody_listens(claude: Ralph) -> None:
 def test_a_stream_that_stalls(claude: Ralph, messages_api: ServeMessages) -> None:
     api = messages_api([Stall("mid_stream"), DONE])
 
-    done = claude("run", "goal.md", "--json", "--idle-timeout", "3s", env={"ANTHROPIC_BASE_URL": api.url})
+    done = claude("run", "goal.md", "--json", "--idle-timeout", "15s", env={"ANTHROPIC_BASE_URL": api.url})
 
     assert (done.exit_code, ends_of(done)) == (0, ["hung", "done"]), done
 
@@ -150,7 +150,7 @@ def test_an_agent_that_always_fails_is_tried_six_times(
 def test_an_agent_that_hangs_is_tried_again_once(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([hang()])
 
-    done = ralph("run", "goal.md", "--json", "--idle-timeout", "1s", "--max-iterations", "1")
+    done = ralph("run", "goal.md", "--json", "--idle-timeout", "4s", "--max-iterations", "1")
 
     assert (done.exit_code, ends_of(done)) == (4, ["hung", "hung"])
     assert json.loads((run_directory(repo) / "run.json").read_text())["failed"] == 1

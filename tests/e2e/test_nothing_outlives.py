@@ -104,21 +104,21 @@ class Case:
 
 def ends_by_itself(cases: list[Case]) -> None:
     for case in cases:
-        done = case.running.wait(timeout=60)
+        done = case.running.wait()
         assert done.exit_code == 0, f"{case.name}: {done}"
 
 
 def is_interrupted(cases: list[Case]) -> None:
     _signal_all(cases, signal.SIGINT)
     for case in cases:
-        done = case.running.wait(timeout=15)
+        done = case.running.wait()
         assert done.exit_code == 130, f"{case.name}: {done}"
 
 
 def is_killed(cases: list[Case]) -> None:
     _signal_all(cases, signal.SIGKILL)
     for case in cases:
-        assert case.running.wait(timeout=5).exit_code == -signal.SIGKILL
+        assert case.running.wait().exit_code == -signal.SIGKILL
 
 
 def _signal_all(cases: list[Case], number: int) -> None:
@@ -130,7 +130,7 @@ def _signal_all(cases: list[Case], number: int) -> None:
 
 ENDINGS: dict[str, tuple[Callable[[list[Case]], None], list[Step], list[str]]] = {
     "normal end": (ends_by_itself, [summary("DONE")], []),
-    "iteration timeout": (ends_by_itself, [hang()], ["--iteration-timeout", "3s"]),
+    "iteration timeout": (ends_by_itself, [hang()], ["--iteration-timeout", "12s"]),
     "Ctrl-C": (is_interrupted, [hang()], []),
     "kill -9 of ralph": (is_killed, [hang()], []),
 }

@@ -118,7 +118,7 @@ def test_what_is_no_program_is_red_and_says_why(ralph: Ralph, repo: Path) -> Non
 
 def test_who_takes_too_long_is_ended_with_all_that_it_started(ralph: Ralph, repo: Path, tmp_path: Path) -> None:
     write_check(repo, SLEEP)
-    env = {"RALPH_CHECK_TIMEOUT": "1s", "PIDS": str(tmp_path / "pid")}
+    env = {"RALPH_CHECK_TIMEOUT": "5s", "PIDS": str(tmp_path / "pid")}
     done = ralph("check", "--json", env=env)
     found = told(done)
     assert (done.exit_code, found["exit_code"], found["stage"]) == (1, None, "check")
@@ -148,7 +148,7 @@ def test_it_dies_with_its_parent(ralph: Ralph, repo: Path, tmp_path: Path) -> No
         leash = child._process.stdin
         assert leash is not None
         leash.close()
-        wait_until(lambda: child.read(0.1) is None, "the end of what has lost its leash", 10)
+        wait_until(lambda: child.read(0.1) is None, "the end of what has lost its leash")
         assert child.exit_code == -signal.SIGKILL
         assert not is_alive(pid_in(pid))
 

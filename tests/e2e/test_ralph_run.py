@@ -291,7 +291,7 @@ def test_a_background_result_is_paid_for_but_decides_nothing(
 def test_a_silent_session_is_ended_by_the_idle_timeout(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([say("let me think"), hang()], [summary("DONE")])
 
-    done = ralph("run", "goal.md", "--json", "--idle-timeout", "1s")
+    done = ralph("run", "goal.md", "--json", "--idle-timeout", "4s")
 
     assert done.exit_code == 0
     assert [event["end"] for event in done.events_of("session_ended")] == ["hung", "done"]
@@ -366,7 +366,7 @@ def test_the_agent_cannot_change_its_judge(repo: Path, ralph: Ralph, claude_scri
 
 def test_a_check_that_takes_too_long_is_red(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     write_check(repo, "#!/bin/sh\necho started\nwhile :; do sleep 1; done\n")
-    ralph("config", "set", "check_timeout", "1s")
+    ralph("config", "set", "check_timeout", "4s")
     agent = claude_script([summary("DONE")])
 
     done = ralph("run", "goal.md", "--json", "--max-iterations", "2")

@@ -121,7 +121,7 @@ def test_a_crash_is_retried_once_and_then_a_failure(repo: Path, play: Play) -> N
 def test_a_hang_ends(repo: Path, play: Play) -> None:
     staged = play.stage([Hang()], [Write("answer.txt", "42\n"), Claim()])
 
-    done = play.run(staged, "--idle-timeout", "2s")
+    done = play.run(staged, "--idle-timeout", "6s")
 
     assert done.exit_code == 0, done.stdout + done.stderr
     assert [event["end"] for event in done.events_of("session_ended")] == ["hung", "done"]

@@ -287,7 +287,7 @@ def test_a_paused_run_can_be_stopped(repo: Path, ralph: Ralph, claude_script: Cl
 
 def test_a_pause_counts_against_the_duration(repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path) -> None:
     claude_script([held(gate), summary("One.")])
-    with in_session(ralph, "--duration", "4s") as running:
+    with in_session(ralph, "--duration", "12s") as running:
         ralph("pause")
         gate.touch()
         assert running.wait().exit_code == 4

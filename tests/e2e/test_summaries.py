@@ -297,7 +297,7 @@ def test_a_lost_directory_takes_the_summary_with_it(repo: Path, ralph: Ralph, cl
     ("session", "said"),
     [
         pytest.param([exit_with(3)], "crashed: the agent exited with 3", id="crash"),
-        pytest.param([hang()], "hung: no output for 1.0s", id="hang"),
+        pytest.param([hang()], "hung: no output for 6.0s", id="hang"),
         pytest.param([answer("I would rather not.")], "invalid: ", id="invalid"),
         pytest.param(
             [deny("Read", {"file_path": "/etc/shadow"}), answer("I may not.")],
@@ -316,7 +316,7 @@ def test_a_summarizer_that_fails_stops_nothing(
 ) -> None:
     agent = claude_script(*steps(8), [summary("DONE")], summarizer=[session])
 
-    done = ralph("run", "goal.md", "--json", env=OFTEN | {"RALPH_IDLE_TIMEOUT": "1s"})
+    done = ralph("run", "goal.md", "--json", env=OFTEN | {"RALPH_IDLE_TIMEOUT": "6s"})
 
     assert done.exit_code == 0, done.stdout + done.stderr
     notes = [event["text"] for event in done.events_of("text") if event["tag"] == "SYS"]
@@ -361,7 +361,7 @@ def test_a_limit_of_the_run_that_falls_into_a_summary_fails_no_summary(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
     claude_script(*steps(4), [summary("DONE")], summarizer=[[hang()]])
-    cut = ralph("run", "goal.md", "--duration", "4s", env=OFTEN)
+    cut = ralph("run", "goal.md", "--duration", "15s", env=OFTEN)
     assert (cut.exit_code, "no summary" in cut.stdout) == (4, False), cut.stdout
     agent = claude_script([summary("DONE")], summarizer=[[summary("chapter 1")]])
 
