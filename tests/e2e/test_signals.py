@@ -25,6 +25,7 @@ from tests.support.scripted_agent import (
     hang,
     ignore_signals,
     no_exit_after_result,
+    rate_limit,
     run,
     say,
     spawn,
@@ -47,10 +48,10 @@ def test_the_first_ctrl_c_is_soft(repo: Path, tmp_path: Path, ralph: Ralph, clau
         wait_until((tmp_path / "pid").exists, "the second session at work")
         began = time.monotonic()
         running.send(signal.SIGINT)
-        done = running.wait(timeout=15)
+        done = running.wait()
 
     assert done.exit_code == 130
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9, "whoever has said goodbye is not waited for"
     last = raw_events(raw_logs(repo)[-1])[-1]
     assert (last["type"], last["subtype"]) == ("result", "error_during_execution"), "the agent could say goodbye"
     assert [event["type"] for event in raw_events(raw_logs(repo)[-1])].count("control_response") == 1
@@ -79,9 +80,9 @@ def test_the_second_ctrl_c_kills_at_once(
         wait_until(lambda: not _is_pending(running.pid, signal.SIGINT), "the first to arrive")
         began = time.monotonic()
         running.send(signal.SIGINT)
-        done = running.wait(timeout=20)
+        done = running.wait()
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 6, "asked but once, it would be killed after seven seconds"
     assert done.exit_code == 130
     assert not is_alive(agent.starts[0]["pid"])
     assert not is_alive(pid_in(tmp_path / "pid"))
@@ -96,7 +97,7 @@ def test_a_result_that_was_accepted_before_ctrl_c_is_committed(
         wait_until(lambda: raw_events(raw_logs(repo)[0])[-1]["type"] == "result", "the result")
         running.wait_for("usage", 3)
         running.send(signal.SIGINT)
-        done = running.wait(timeout=15)
+        done = running.wait()
 
     assert done.exit_code == 130
     assert commits(repo)[-1].subject == "ralph: iteration 1", "it was paid for, and it is finished"
@@ -111,7 +112,7 @@ def test_term_and_hup_have_their_codes(
     with ralph.start("run", "goal.md", "--json") as running:
         running.wait_for("session_started")
         running.send(number)
-        done = running.wait(timeout=15)
+        done = running.wait()
 
     assert done.exit_code == code
     assert (result(repo)["exit_code"], done.events[-1]["exit_code"]) == (code, code)
@@ -136,7 +137,7 @@ def test_a_signal_before_the_first_session_is_heeded(ralph: Ralph, claude_script
     with ralph.start("run", "goal.md", "--json") as running:
         running.wait_for("run_started")
         running.send(signal.SIGINT)
-        done = running.wait(timeout=15)
+        done = running.wait()
 
     assert done.exit_code in (0, 130), "it may have come too late"
     assert len(agent.starts) <= 1
@@ -154,7 +155,7 @@ def test_a_signal_during_the_check(
     with ralph.start("run", "goal.md", "--json") as running:
         wait_until((tmp_path / "pid").exists, "the check")
         running.send(signal.SIGINT)
-        done = running.wait(timeout=15)
+        done = running.wait()
 
     assert done.exit_code == 130
     assert not done.events_of("check_ended"), "an interrupted check says nothing"
@@ -178,22 +179,20 @@ def test_a_second_ctrl_c_during_the_check_is_now(
         wait_until(lambda: not _is_pending(running.pid, signal.SIGINT), "the first to arrive")
         began = time.monotonic()
         running.send(signal.SIGINT)
-        done = running.wait(timeout=20)
+        done = running.wait()
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 6, "asked but once, it would be killed after seven seconds"
     assert done.exit_code == 130
 
 
 def test_a_signal_during_a_wait(ralph: Ralph, claude_script: ClaudeScript) -> None:
-    claude_script([api_error(529, "Overloaded")], [summary("DONE")])
+    claude_script([rate_limit("rejected", int(time.time()) + 3600), api_error(429, "limit", "rate_limit")])
     with ralph.start("run", "goal.md", "--json") as running:
         running.wait_for("waiting")
-        began = time.monotonic()
         running.send(signal.SIGTERM)
-        done = running.wait(timeout=15)
+        done = running.wait()
 
     assert done.exit_code == 143
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"], ["--quiet"]], ids=["plain", "--json", "--quiet"])
@@ -207,7 +206,7 @@ def test_a_reader_that_closes_the_pipe_does_not_end_the_run(
         if not flags:
             os.read(reader, 1)  # as `head -1` does
         os.close(reader)
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
         assert process.stderr is not None
         said = process.stderr.read().decode()
 
@@ -228,7 +227,7 @@ def test_a_reader_that_does_not_read_keeps_nobody_from_ending_the_run(
         wait_until(lambda: b"a word too many" in os.read(reader, 65536), "it has begun to talk")
         time.sleep(1)  # the pipe is full again
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 143
+        assert process.wait(90) == 143
     os.close(reader)
     assert result(repo)["exit_code"] == 143
 
@@ -236,7 +235,7 @@ def test_a_reader_that_does_not_read_keeps_nobody_from_ending_the_run(
 def test_a_full_device_as_stdout_does_not_end_the_run(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([summary("one")], [summary("DONE")])
     with Path("/dev/full").open("wb") as full, _ralph(ralph, stdout=full.fileno()) as process:
-        assert process.wait(60) == 0
+        assert process.wait(180) == 0
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
 
@@ -280,13 +279,13 @@ def test_a_terminal_that_goes_away(
         os.close(ours)
         if ignoring:
             (world / "go").touch()
-        exit_code = process.wait(30)
+        exit_code = process.wait(90)
 
     if ignoring:
         assert exit_code == 0
         assert result(repo)["exit_code"] == 0
     else:
-        wait_until(lambda: result(repo)["exit_code"] == 129, "the run to be written off", timeout=15)
+        wait_until(lambda: result(repo)["exit_code"] == 129, "the run to be written off")
         assert "run_ended" in _events(repo)
 
 

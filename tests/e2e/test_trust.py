@@ -291,7 +291,7 @@ def test_a_chatty_check_is_read_as_fast_as_it_writes(repo: Path, ralph: Ralph, c
     write_check(repo, "#!/bin/sh\nyes | head -c 50000000\n")
     claude_script([summary("DONE")])
 
-    done = ralph("run", "goal.md", "--json", timeout=30)
+    done = ralph("run", "goal.md", "--json", timeout=120)
 
     assert done.exit_code == 0
     assert "bytes left out" in done.events_of("check_ended")[0]["output"]
