@@ -1,5 +1,6 @@
 """The live view of a run: a thread of its own draws what it is handed and hears keys. No fault of it is the run's."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -113,12 +114,14 @@ class LiveView:
         if self._fault is not None:
             self._console.say("note", f"the live view has broken ({self._fault!r}); plain lines go on")
             self._fault = None
-        for item, at, passed_over in self._drawing.backlog.take_all():
+        undrawn, self._drawing.undrawn = self._drawing.undrawn, []
+        for item, at, passed_over in (*undrawn, *self._drawing.backlog.take_all()):
             if isinstance(item, Said):
                 self._admit()
                 self._console.say(item.label, item.text)
             elif not passed_over:
-                self._console([item], at, b"")
+                with contextlib.suppress(Exception):  # what broke the view may break this, and nothing else with it
+                    self._console([item], at, b"")
         self._admit()
 
     def _admit(self) -> None:
@@ -145,6 +148,8 @@ class _Drawing:
         self._telling = TonedTelling(reins.detail, course.root)
         self._track = Track(Standing(meter=Meter(before=course.spent)))
         self._foot = Foot(ground.outlet, colour=ground.colour)
+        self.undrawn: list[Taken] = []
+        """What was taken, and is not on the screen yet: should the view break, it is told in plain lines."""
         self._unseen: list[Line] = []
         """What was told while the terminal was held still."""
         self._below: list[Line] = []
@@ -160,6 +165,7 @@ class _Drawing:
                 while not self.closing.is_set():
                     self._turn(keyboard, keyboard.listen(_TURN))
                 self._foot.take_off([*self._unseen, *self._lines(self.backlog.take_all()), *self._left_out()])
+                self.undrawn.clear()
             finally:
                 self._foot.take_off()
 
@@ -183,6 +189,7 @@ class _Drawing:
             self._drawn_at = now
             self._below = self._rows(keyboard) if in_foreground(self._ground.stdout) else []
         self._foot.write(above, self._below)
+        self.undrawn.clear()
 
     def _suspend(self, keyboard: Keyboard) -> None:
         """Stop, with the terminal as a shell expects it."""
@@ -205,6 +212,8 @@ class _Drawing:
         """What to write of them; `room`: how many lines of those that are passed over."""
         lines: list[Line] = []
         for item, at, passed_over in taken:
+            if not passed_over:
+                self.undrawn.append((item, at, passed_over))
             if isinstance(item, Said | SessionEnded):  # what sums up what came before it
                 lines += self._left_out()
             if isinstance(item, Said):

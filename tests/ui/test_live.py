@@ -177,6 +177,17 @@ def test_a_view_that_breaks_gives_way_to_plain_lines() -> None:
         assert place.screen.is_as_a_shell_expects
 
 
+def test_a_view_that_breaks_takes_nothing_with_it() -> None:
+    """What was taken together with what broke it is told in plain lines, and the last words are."""
+    with stage() as place:
+        place.show(BEGUN, Text(Tag.AI, "before"), ToolStart("1", "Bash", Trap()), Text(Tag.AI, "after"))
+        place.view.say("result", "done")
+        shown = [row for row in place.close() if row]
+        assert shown[-5].startswith("note       the live view has broken")
+        assert shown[-4].startswith("── iteration 1 ")
+        assert shown[-3:] == ["agent      before", "agent      after", "result     done"]
+
+
 def test_a_terminal_that_hangs_up_is_no_fault() -> None:
     lines = io.StringIO()
     with stage(plain=lines) as place:
