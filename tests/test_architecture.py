@@ -21,7 +21,7 @@ PURE = {
 BATCH = {
     "budget", "environ", "excerpt", "failures", "files", "gitcommand", "gitrepo", "goal", "goalfile", "journal",
     "jsonline", "lifetime", "mailbox", "nearest", "notifying", "process", "protected", "repolock", "sensitive",
-    "settings", "standing", "steering", "trailers", "verdict", "windows",
+    "settings", "standing", "steering", "trailers", "transcripts", "verdict", "windows",
 }  # fmt: skip
 
 # module or package -> what of ours it may import besides COMMON

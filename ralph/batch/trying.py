@@ -30,6 +30,7 @@ from ralph.goal import parse_goal
 from ralph.journal import Journal, Saved
 from ralph.notifying import Occasion
 from ralph.standing import Standing
+from ralph.transcripts import TRANSCRIPTS
 from ralph.verdict import Verdict
 
 
@@ -195,6 +196,8 @@ class Trying:
                 self._controls.accounts[goal.id] = event.agent
                 self._store.note(goal, run=event.run, **goal.before(event.run), **used)
                 self._purse.found(goal.id, live.before)
+                if _says_nothing_of_use(event.transcript):
+                    self._say_what_is_unseen(goal, spend)
                 if event.envrc.startswith("not used"):  # its advice is for who stands in the clone
                     why = event.envrc.partition("; ")[0]
                     self._controls.tell(Kind.NOTE, f".envrc is {why}; --trust-envrc trusts it", goal)
@@ -250,6 +253,12 @@ def _in_all(goal: BatchGoal, run: str, cost_usd: float, tokens: int) -> Spend:
     """What a goal has used over all its runs, if this one has used so much."""
     before = goal.before(run)
     return Spend(before["spent_usd"] + cost_usd, int(before["spent_tokens"]) + tokens)
+
+
+def _says_nothing_of_use(transcript: str) -> bool:
+    """Tell whether it is known before any session that none will name what it uses."""
+    found = TRANSCRIPTS.get(transcript)
+    return found is not None and not found().capabilities.supports_usage_events
 
 
 def _judged(check: CheckEnded) -> str:

@@ -286,6 +286,7 @@ def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch) -> None:
     (note,) = [event for event in ended.events_of("note") if "--max-time" in event["text"]]
     told = "custom names no cost and no tokens: --max-cost and --max-tokens cannot hold it; --max-time can"
     assert note["text"] == told
+    assert ended.events.index(note) < ended.events.index(ended.events_of("iteration")[0]), "before anything is spent"
     assert "id" not in note, "it is about all goals of this agent: a dashboard that is left says it again"
     assert batch.cautions() == (told,)
 
