@@ -1,5 +1,6 @@
 """What came of bringing a goal's work to where it belongs, in the words of the queue."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
@@ -45,7 +46,7 @@ def landing_of(outcome: merging.Outcome, base: str) -> Landing:
         case merging.Nothing(_):
             return Landing(Landed.DONE, "nothing to merge: the work changes no file")
         case merging.Conflict(paths, log):
-            files = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+            files = _few(paths)
             said = f"The work conflicts with what is on {base} by now:\n{log}"
             return Landing(Landed.FAILED, f"conflicts with {base}: {files}", said)
         case merging.Red(exit_code, output):
@@ -55,9 +56,24 @@ def landing_of(outcome: merging.Outcome, base: str) -> Landing:
             files = ", ".join(paths)
             said = f"The work changes {files}, which judges it and is not the agent's to change. Leave it as it is."
             return Landing(Landed.FAILED, f"changes {files}, which is not the agent's", said)
+        case merging.Unresolved(paths):
+            files = _few(paths)
+            said = f"Conflict markers are left in {files}: resolve them, so that what both sides intended holds."
+            return Landing(Landed.FAILED, f"conflict markers are left in {files}", said)
+        case merging.Sensitive(paths):
+            files = _few(paths)
+            said = (
+                f"The work adds {files}, which looks like a secret, and nothing that does is pushed."
+                " Take it out of the working tree and commit that, or name it otherwise if it is none."
+            )
+            return Landing(Landed.FAILED, f"adds what looks like a secret: {files}", said)
         case merging.Refused(reason, by_rule):
             return Landing(Landed.FAILED if by_rule else Landed.HELD, reason)
         case merging.Unreachable(reason):
             return Landing(Landed.HELD, reason)
         case merging.Stopped():
             return Landing(Landed.STOPPED, "stopped before it was merged")
+
+
+def _few(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")

@@ -16,6 +16,7 @@ from ralph.batch.proposing import Proposal, propose
 from ralph.batch.pushing import Accepted, Moved, Rejected, push
 from ralph.batch.remotes import Unreachable as Away
 from ralph.batch.removal import remove_tree
+from ralph.batch.vetting import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.errors import RepoError
 from ralph.gitcommand import git_output
 
@@ -102,6 +103,20 @@ class Tampered:
 
 
 @dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A conflict that was left in the files for the agent is there still: its check does not look at them."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitive:
+    """The branch adds what looks like a secret."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """The upstream repository does not take it: as it is (`by_rule`), or whatever it is."""
 
@@ -121,7 +136,7 @@ class Stopped:
     """The user wants the program to end: nothing was pushed."""
 
 
-Outcome = Merged | Nothing | Conflict | Red | Tampered | Refused | Unreachable | Stopped
+Outcome = Merged | Nothing | Conflict | Red | Tampered | Unresolved | Sensitive | Refused | Unreachable | Stopped
 
 
 def merge(job: MergeJob, kit: MergeKit) -> Outcome:
@@ -159,7 +174,7 @@ def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
             case Accepted():
                 # Not if it has moved on already: a refresh by another goal may have been faster.
                 job.mirror.bare.run("update-ref", f"refs/heads/{base.branch}", made.commit, base.tip)
-                return Merged(made.commit, f"merged to {base.branch}")
+                return Merged(made.commit, f"merged to {base.branch}{_worth_a_look(job, base, made.tree)}")
             case Rejected(reason, by_rule, closed):
                 hint = "; merge it yourself, or use --merge pr" if closed else ""
                 return Refused(f"{reason}{hint}", by_rule)
@@ -184,19 +199,43 @@ class _Squash:
     tree: str
 
 
-def _squash(job: MergeJob, base: Base) -> "_Squash | Merged | Nothing | Conflict | Tampered":
+def _squash(job: MergeJob, base: Base) -> _Squash | Outcome:
     bare, tip = job.mirror.bare, _tip(job)
     if (commit := squash.landed(bare, base.tip, tip, job.run)) is not None:
         return Merged(commit, f"was merged to {base.branch} already")
-    merged = squash.merge_trees(bare, base.tip, tip)
-    if merged.conflicts or not merged.tree:
+    merged = squash.merge_trees(bare, *squash.on_common_ground(bare, job.mirror.taken(job.branch), base.tip, tip))
+    if not merged.tree:
+        return Refused(f"{job.branch} cannot be merged to {base.branch}: {merged.log}")
+    if merged.conflicts:
         return Conflict(merged.conflicts, merged.log)
-    if merged.tree == bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
+    tree = squash.without_windows(bare, base.tip, merged.tree)
+    if tree == bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
         return Nothing(base.tip)
-    if paths := squash.tampered(bare, base.tip, merged.tree):
+    if paths := squash.tampered(bare, base.tip, tree):
         return Tampered(tuple(paths))
+    if (objection := _objection(vet(bare, base.tip, tree))) is not None:
+        return objection
     identity = job.mirror.upstream.identity(bare)
-    return _Squash(squash.commit(bare, merged.tree, (base.tip,), _message(job), identity), merged.tree)
+    return _Squash(squash.commit(bare, tree, (base.tip,), _message(job), identity), tree)
+
+
+def _objection(found: Findings) -> Unresolved | Sensitive | Refused | None:
+    """Why work must not leave this machine."""
+    if found.unresolved:
+        return Unresolved(found.unresolved)
+    if found.secret:
+        return Sensitive(found.secret)
+    if found.elsewhere:
+        files = ", ".join(found.elsewhere)
+        return Refused(f"it changes {files} by Git LFS, whose content no push of ours takes along: merge it yourself")
+    return None
+
+
+def _worth_a_look(job: MergeJob, base: Base, tree: str) -> str:
+    """What a user should know of work that was merged while nobody looked."""
+    return (
+        f"; it changes {ENVRC}: read that before you trust it" if changes_envrc(job.mirror.bare, base.tip, tree) else ""
+    )
 
 
 def _prove(job: MergeJob, kit: MergeKit, base: Base, made: _Squash) -> Outcome | None:
@@ -244,9 +283,16 @@ def _hand_over(job: MergeJob) -> Outcome:
     mirror = job.mirror
     mirror.refresh()
     base, tip = mirror.base(job.branch), _tip(job)
-    merged = squash.merge_trees(mirror.bare, base.tip, tip)
+    sides = squash.on_common_ground(mirror.bare, mirror.taken(job.branch), base.tip, tip)
+    if sides != (base.tip, tip):
+        return Refused(f"{base.branch} was rewritten since, and {job.branch} still holds what was dropped from it")
+    merged = squash.merge_trees(mirror.bare, *sides)
     if not merged.conflicts and merged.tree == mirror.bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
         return Nothing(base.tip)
+    if paths := secrets_on_the_way(mirror.bare, base.tip, tip):
+        return Refused(f"{job.branch} has commits with what looks like a secret: {', '.join(paths)}")
+    if (objection := _objection(vet(mirror.bare, base.tip, tip))) is not None:
+        return objection
     record = f"refs/ralph/pushed/{job.branch}"
     there = mirror.upstream.list(mirror.bare).heads.get(job.branch, "")
     known = not there or there == mirror.bare.commit_at(record) or mirror.bare.is_ancestor(there, tip)

@@ -3,8 +3,8 @@
 It never prunes and never collects garbage, because a clone may need any object that ever was in it. Of its branches
 those under `ralph/` are ours, all others the upstream repository's. What must not be lost has a name under
 `refs/ralph/`: `attempts/` each attempt's last commit, `lost/` what a branch was moved away from, `clones/` what else a
-removed clone held, `leftovers/` what was committed nowhere in it, `done/` the branches of finished goals; and `base/`
-which branch each of ours is meant for.
+removed clone held, `leftovers/` what was committed nowhere in it, `done/` the branches of finished goals; `base/` which
+branch each of ours is meant for, and `taken/` the commit of that one which it was begun from, or has taken in since.
 """
 
 import os
@@ -16,7 +16,7 @@ from ralph.batch.bare import UNTOUCHED, Bare
 from ralph.batch.places import place_of
 from ralph.batch.remotes import Unreachable, Upstream
 from ralph.batch.removal import remove_tree
-from ralph.errors import RepoError
+from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory, named_in_faults
 from ralph.gitcommand import git_output, run_git
 
@@ -121,9 +121,15 @@ class Mirror:
         base = self.base(branch)
         if branch == base.branch:
             raise RepoError(f"{branch} is the branch to merge to", "give the goal a branch of its own")
+        tip = self.tip(branch)
+        if tip is not None and not branch.startswith("ralph/") and not self._meant_for(branch):
+            raise UsageError(
+                f"{branch} is a branch of {self.upstream.shown} already", "give the goal one of its own with `branch:`"
+            )
         self.bare.git("symbolic-ref", f"refs/ralph/base/{branch}", f"refs/heads/{base.branch}")
-        tip = self.bare.commit_at(f"refs/heads/{branch}") or base.tip
-        self._check_out(destination, tip, "--no-track", "-B", branch)
+        if tip is None:
+            self.note_taken(branch, base.tip)
+        self._check_out(destination, tip or base.tip, "--no-track", "-B", branch)
 
     def check_out(self, destination: Path, commit: str) -> None:
         """Make a clean checkout of one commit, on no branch, in place of whatever is there."""
@@ -163,6 +169,14 @@ class Mirror:
         """The last commit of a branch as the mirror has it: what was last saved."""
         return self.bare.commit_at(f"refs/heads/{branch}")
 
+    def note_taken(self, branch: str, commit: str) -> None:
+        """Write down that a branch holds its base up to this commit."""
+        self.bare.git("update-ref", _taken(branch), commit)
+
+    def taken(self, branch: str) -> str | None:
+        """The commit of its base that a branch was begun from, or has taken in since."""
+        return self.bare.commit_at(_taken(branch))
+
     def retire(self, branch: str, name: str) -> None:
         """Let go of the branch of a finished goal: its commits stay under `refs/ralph/done/`, the name is free."""
         if tip := self.bare.commit_at(f"refs/heads/{branch}"):
@@ -170,6 +184,7 @@ class Mirror:
             self.bare.git("update-ref", "-d", f"refs/heads/{branch}", tip)
         if self._meant_for(branch):
             self.bare.git("symbolic-ref", "--delete", f"refs/ralph/base/{branch}")
+        self.bare.git("update-ref", "-d", _taken(branch))
 
     def _create(self) -> None:
         new = _staging(self.path)
@@ -264,6 +279,10 @@ class Mirror:
 def open_mirror(ralph_dir: Path, url: str) -> Mirror:
     """The mirror of the repository at `url`; nothing is made before it is refreshed."""
     return Mirror(Bare(ralph_dir / "mirrors" / place_of(url)), Upstream(url))
+
+
+def _taken(branch: str) -> str:
+    return f"refs/ralph/taken/{branch.replace('/', '+')}"  # flat: `a` must not be in the way of `a/b`
 
 
 def _is_ours(name: str, ours: Collection[str]) -> bool:

@@ -10,9 +10,12 @@ from ralph.batch.bare import Bare
 from ralph.errors import RepoError
 from ralph.gitcommand import last_line
 from ralph.protected import NAMES
+from ralph.windows import EXCLUDES
 
 PROTECTED = tuple(f".ralph/{name}" for name in ("setup", *NAMES))
 """What judges the work is the base's: no merge changes it."""
+
+_WINDOWS = tuple(path.lstrip("/") for path in EXCLUDES)
 
 _LINK = "120000 "
 _HOPS = 40
@@ -20,6 +23,12 @@ _HOPS = 40
 _SUBJECT = 72
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _SCISSORS = "--- >8 ---"
+_WHEN = "1970-01-01T00:00:00Z"
+_NOBODY = {
+    "GIT_AUTHOR_NAME": "ralph", "GIT_AUTHOR_EMAIL": "", "GIT_AUTHOR_DATE": _WHEN,
+    "GIT_COMMITTER_NAME": "ralph", "GIT_COMMITTER_EMAIL": "", "GIT_COMMITTER_DATE": _WHEN,
+}  # fmt: skip
+"""Who makes commits that nobody ever sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,19 @@ def merge_trees(bare: Bare, ours: str, theirs: str) -> MergedTree:
     # Each message: how many paths, the paths, what kind, the text.
     log = "\n".join(line for line in messages.replace("\0", "\n").splitlines() if line.startswith("CONFLICT"))
     return MergedTree(tree, conflicts, log)
+
+
+def on_common_ground(bare: Bare, taken: str | None, base: str, tip: str) -> tuple[str, str]:
+    """A base and a branch as commits whose common start, for git, is the one that the branch has last taken in.
+
+    They are those commits themselves, unless the base was rewritten and no longer holds that one: by their histories
+    what was dropped from the base would be the branch's own work then, and come back with it.
+    """
+    if taken is None or bare.is_ancestor(taken, base):
+        return base, tip
+    start = commit(bare, f"{taken}^{{tree}}", (), "start", _NOBODY)
+    ours, theirs = (commit(bare, f"{side}^{{tree}}", (start,), "side", _NOBODY) for side in (base, tip))
+    return ours, theirs
 
 
 def tampered(bare: Bare, base: str, tree: str) -> list[str]:
@@ -83,7 +105,17 @@ def _led_to(bare: Bare, base: str, path: str) -> list[str]:
 
 def with_protected_of(bare: Bare, base: str, tree: str) -> str:
     """The tree with the protected files as they are in `base`."""
-    paths = protected(bare, base, PROTECTED)
+    return with_those_of(bare, base, tree, protected(bare, base, PROTECTED))
+
+
+def without_windows(bare: Bare, base: str, tree: str) -> str:
+    """The tree without what ralph itself shows beside the work, and an agent has forced into a commit."""
+    same = entries(bare, base, _WINDOWS) == entries(bare, tree, _WINDOWS)
+    return tree if same else with_those_of(bare, base, tree, _WINDOWS)
+
+
+def with_those_of(bare: Bare, base: str, tree: str, paths: Sequence[str]) -> str:
+    """The tree with these files, or folders, as they are in `base`; those that are not there are gone."""
     with tempfile.TemporaryDirectory(prefix="ralph-index-") as folder:
         pinned = {"GIT_INDEX_FILE": f"{folder}/index"}
         bare.git("read-tree", tree, pinned=pinned)

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from ralph.batch.reserving import reserve
 from ralph.batch.retrying import CONFLICTS, RALPH
 from ralph.batch.statekeeping import take_up_state
 from ralph.batch.store import Store
-from ralph.batch.updating import bring_up_to_date
+from ralph.batch.updating import Updated, bring_up_to_date
 from ralph.budget import Limit, Limits, Spend, limit_reached
 from ralph.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
@@ -171,14 +171,10 @@ class Trying:
         updated = bring_up_to_date(repository.mirror, self._premises.clone(goal), goal.branch)
         if updated.in_the_way:
             self._controls.tell(Kind.NOTE, f"works on without what is new on its base: {updated.in_the_way}", goal)
-        if not updated.conflicts:
+        if not updated.conflicts and not updated.replaced:
             return
         before = [comment.text for comment in self._store.comments(goal) if comment.author == RALPH]
-        words = (
-            f"{CONFLICTS} These files have conflicts in them, marked with"
-            " <<<<<<< and >>>>>>>: resolve them first, so that what both sides intended holds."
-        )
-        told = "\n\n".join([*before[-1:], words, "\n".join(updated.conflicts)])
+        told = "\n\n".join([*before[-1:], CONFLICTS, *_conflicts(updated)])
         if told not in before:  # a worker may have been cut off here
             self._store.comment(goal, RALPH, told)
 
@@ -253,6 +249,22 @@ def _in_all(goal: BatchGoal, run: str, cost_usd: float, tokens: int) -> Spend:
     """What a goal has used over all its runs, if this one has used so much."""
     before = goal.before(run)
     return Spend(before["spent_usd"] + cost_usd, int(before["spent_tokens"]) + tokens)
+
+
+def _conflicts(updated: Updated) -> Iterator[str]:
+    """What both sides have changed, for the agent to put right."""
+    if updated.conflicts:
+        yield (
+            "These files have conflicts in them, marked with <<<<<<< and >>>>>>>: resolve them first, so that what both"
+            " sides intended holds."
+        )
+        yield "\n".join(updated.conflicts)
+    if updated.replaced:
+        yield (
+            "These have no lines that could be merged, and are now as they are on the base; `git show"
+            f" {updated.tip}^:PATH` is what this branch had there. See that what both sides intended holds."
+        )
+        yield "\n".join(updated.replaced)
 
 
 def _says_nothing_of_use(transcript: str) -> bool:

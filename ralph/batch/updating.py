@@ -1,16 +1,28 @@
 """A goal's branch, brought up to date with its base before it is worked on again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from ralph.batch.bare import UNTOUCHED
+from ralph.batch.bare import UNTOUCHED, Bare
 from ralph.batch.mirror import Mirror
-from ralph.batch.squash import commit, merge_trees, tampered, with_protected_of
+from ralph.batch.squash import (
+    commit,
+    entries,
+    merge_trees,
+    on_common_ground,
+    tampered,
+    with_protected_of,
+    with_those_of,
+)
+from ralph.batch.vetting import marked
 from ralph.errors import RepoError
 from ralph.gitcommand import last_line, run_git, succeeded
 from ralph.gitrepo import Repo
 
 _CONFLICTS = "Conflicts, with their markers in place:"
+_REPLACED = "Conflicts that have no lines, as they are on the base:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +31,9 @@ class Updated:
 
     tip: str
     conflicts: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Files that both sides have changed and no marker can stand in (a picture, one that is deleted): the base's are
+    in place, so that nothing of it is undone by who does not look. The branch's are in the commit before."""
     restored: tuple[str, ...] = ()
     """Protected files that the branch had changed, and that are the base's again."""
     moved: bool = False
@@ -36,32 +51,53 @@ def bring_up_to_date(mirror: Mirror, clone: Path, branch: str) -> Updated:
         raise RepoError(f"{clone} has no branch {branch}", "move it away: the next attempt then gets a new clone")
     base = mirror.base(branch)
     bare = mirror.bare
-    if bare.is_ancestor(base.tip, tip) and not tampered(bare, base.tip, tip):
-        return Updated(tip, _left_conflicts(mirror, tip))
+    theirs, ours = on_common_ground(bare, mirror.taken(branch), base.tip, tip)
+    if (theirs, ours) == (base.tip, tip) and bare.is_ancestor(base.tip, tip) and not tampered(bare, base.tip, tip):
+        return Updated(tip, *_left_conflicts(bare, tip))
     # As `git describe` writes them: exactly these commits, and names that say in the markers whose text it is.
-    merged = merge_trees(bare, f"{branch}-g{tip}", f"{base.branch}-g{base.tip}")
+    merged = merge_trees(bare, f"{branch}-g{ours}", f"{base.branch}-g{theirs}")
     if not merged.tree:
         return Updated(tip, in_the_way=f"{base.branch} cannot be merged: {merged.log}")
     tree, conflicts = merged.tree, merged.conflicts
+    replaced = _without_lines(bare, merged.tree, merged.conflicts, theirs, ours)
+    if replaced:
+        tree = with_those_of(bare, base.tip, tree, replaced)
     restored = tampered(bare, base.tip, tree)
     if restored:
         tree = with_protected_of(bare, base.tip, tree)
-        conflicts = tuple(path for path in conflicts if path not in restored)
-    message = f"Merge {base.branch} into {branch}\n"
-    if conflicts:
-        message += f"\n{_CONFLICTS}\n\n" + "".join(f"    {path}\n" for path in conflicts)
+    conflicts = tuple(path for path in conflicts if path not in (*restored, *replaced))
+    replaced = tuple(path for path in replaced if path not in restored)
+    message = f"Merge {base.branch} into {branch}\n{_listed(_CONFLICTS, conflicts)}{_listed(_REPLACED, replaced)}"
     new = commit(bare, tree, (tip, base.tip), message, mirror.upstream.identity(bare))
     if why := _move(mirror, clone, branch, tip, new):
         return Updated(tip, in_the_way=why)
     bare.git("update-ref", f"refs/heads/{branch}", new, tip)
-    return Updated(new, conflicts, tuple(restored), moved=True)
+    mirror.note_taken(branch, base.tip)
+    return Updated(new, conflicts, replaced, tuple(restored), moved=True)
 
 
-def _left_conflicts(mirror: Mirror, tip: str) -> tuple[str, ...]:
+def _without_lines(bare: Bare, tree: str, conflicts: Sequence[str], theirs: str, ours: str) -> tuple[str, ...]:
+    """Of the conflicts those that no markers tell of, and in which the base's side would be undone by the other."""
+    with_markers = marked(bare, tree, conflicts)
+    bare_ones = [path for path in conflicts if path not in with_markers]
+    start = bare.git("merge-base", theirs, ours).split()[0]
+    known = {**entries(bare, theirs, bare_ones), **entries(bare, start, bare_ones)} if bare_ones else {}
+    return tuple(path for path in bare_ones if path in known)
+
+
+def _listed(what: str, paths: Sequence[str]) -> str:
+    return f"\n{what}\n\n" + "".join(f"    {path}\n" for path in paths) if paths else ""
+
+
+def _left_conflicts(bare: Bare, tip: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The conflicts that a merge of ours has left, if nothing was done since: a worker may have been cut off here."""
-    message = mirror.bare.git("log", "-1", "--format=%B", tip)
-    _, found, paths = message.partition(f"\n{_CONFLICTS}\n\n")
-    return tuple(line.removeprefix("    ") for line in paths.rstrip("\n").split("\n")) if found else ()
+    paragraphs = bare.git("log", "-1", "--format=%B", tip).split("\n\n")
+    lists = dict(pairwise(paragraphs))
+    conflicts, replaced = (
+        tuple(line.removeprefix("    ") for line in lists.get(what, "").splitlines())
+        for what in (_CONFLICTS, _REPLACED)
+    )
+    return conflicts, replaced
 
 
 def _move(mirror: Mirror, clone: Path, branch: str, old: str, new: str) -> str:

