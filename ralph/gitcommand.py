@@ -33,6 +33,19 @@ _ENVIRONMENT = {
 }
 
 
+_REPEATABLE = frozenset({
+    "cat-file", "commit-tree", "config", "diff", "diff-tree", "fetch", "for-each-ref", "grep", "hash-object", "log",
+    "ls-files", "ls-remote", "ls-tree", "merge-base", "merge-tree", "mktree", "rev-list", "rev-parse", "status",
+    "symbolic-ref", "var", "write-tree",
+})  # fmt: skip
+"""What asks, or comes to the same when it is done twice."""
+_MOST_TRIES = 3
+
+
+class GitKilled(RepoError):
+    """Somebody kills git, or the kernel does for want of memory: nothing is known of the repository by that."""
+
+
 def git_output(root: Path, *args: str) -> str:
     """Run git and return its output; a failure of git's is a `RepoError`."""
     return succeeded(root, args, run_git(root, *args))
@@ -40,11 +53,17 @@ def git_output(root: Path, *args: str) -> str:
 
 def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> str:
     """Return the output of a git that succeeded; say in git's own words why it did not."""
-    status, out, err = outcome
+    status, out, err = lived(root, args, outcome)
     if status != 0:
-        verb = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
-        raise RepoError(f"git {verb} failed in {root}: {last_line(err) or f'exit {status}'}")
+        raise RepoError(f"git {_verb(args)} failed in {root}: {last_line(err) or f'exit {status}'}")
     return out
+
+
+def lived(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> tuple[int, str, str]:
+    """Return what came of a git that was not killed: only then its exit status means anything."""
+    if outcome[0] < 0:
+        raise GitKilled(f"git {_verb(args)} was killed by signal {-outcome[0]} in {root}", "is there enough memory?")
+    return outcome
 
 
 def run_git(
@@ -56,8 +75,28 @@ def run_git(
 ) -> tuple[int, str, str]:
     """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it.
 
-    After `limit` seconds it is ended with all that it started: another repository can keep silent for ever.
+    After `limit` seconds it is ended with all that it started: another repository can keep silent for ever. A status
+    below 0 is the signal that has killed it: what can be done twice was tried again before.
     """
+    outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit)
+    for _ in range(_MOST_TRIES - 1):
+        if outcome[0] >= 0 or _verb(args) not in _REPEATABLE:
+            break
+        outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit)
+    return outcome
+
+
+def _verb(args: Sequence[str]) -> str:
+    return next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+
+
+def _run_once(
+    root: Path,
+    *args: str,
+    said: bytes | None,
+    pinned: Mapping[str, str] | None,
+    limit: float | None,
+) -> tuple[int, str, str]:
     found = _found(root)
     # -C, because GitPython works in the current directory where the one it is given does not exist
     argv = ["git", "-C", str(root), *_GUARDS, *args]

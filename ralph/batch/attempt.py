@@ -29,6 +29,7 @@ from ralph.events import (
 )
 from ralph.excerpt import both_ends
 from ralph.files import make_private_directory, replace_file
+from ralph.gitcommand import GitKilled
 from ralph.process import Leashed
 from ralph.verdict import Verdict
 
@@ -144,8 +145,12 @@ def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) 
         exit_code = child.exit_code
     outcome = _outcome(exit_code if exit_code is not None else 1, heard, kit.premises, goal)
     head = ""
-    with contextlib.suppress(RepoError):  # the agent has broken its clone: what was saved before is what there is
+    try:
         head = kit.mirror.save(clone, goal.branch, _kept(goal, kit)) or ""
+    except GitKilled:  # that says nothing of the clone: the next start finds what has ended here
+        raise
+    except RepoError:  # the agent has broken its clone: what was saved before is what there is
+        pass
     if outcome.exit_code == 0 and (not head or head != _result_of(goal, kit).get("head")):
         lost = f"it is done, but its last commits cannot be taken over from {clone}"
         return replace(outcome, exit_code=_UNUSABLE, reason=lost, proven=False)

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.gitcommand import run_git, succeeded
+from ralph.gitcommand import lived, run_git, succeeded
 from ralph.process import running_in
 
 UNTOUCHED = {
@@ -32,7 +32,10 @@ class Bare:
     def run(
         self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None, limit: float | None = None
     ) -> tuple[int, str, str]:
-        """Run git here; a lock that a killed git left behind is removed, and the command given again."""
+        """Run git here; a lock that a killed git left behind is removed, and the command given again.
+
+        Whatever is asked of a repository here is decided by the answer: one that is killed gives none (`GitKilled`).
+        """
         settled = {**UNTOUCHED, "GIT_DIR": str(self.path), **(pinned or {})}
         outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit)
         for _ in range(3):
@@ -41,7 +44,7 @@ class Bare:
                 break
             self._let_go(Path(held[1]))
             outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit)
-        return outcome
+        return lived(self.path, args, outcome)
 
     def git(self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None) -> str:
         """Run git here and return its output; a failure is a `RepoError`."""

@@ -18,7 +18,7 @@ from ralph.batch.remotes import Unreachable as Away
 from ralph.batch.removal import remove_tree
 from ralph.batch.vetting import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.errors import RepoError
-from ralph.gitcommand import git_output
+from ralph.gitcommand import GitKilled, git_output
 
 _ROUNDS = 8
 """How often the base may move under a check before the goal gives way."""
@@ -153,7 +153,7 @@ def merge(job: MergeJob, kit: MergeKit) -> Outcome:
                 return Merged(tip, f"kept as {job.branch} in {job.mirror.path}")
             case MergeMode.BRANCH | MergeMode.PR:
                 return _hand_over(job)
-    except Away as fault:
+    except (Away, GitKilled) as fault:
         return Unreachable(fault.message)
 
 

@@ -7,6 +7,7 @@ removed clone held, `leftovers/` what was committed nowhere in it, `done/` the b
 branch each of ours is meant for, and `taken/` the commit of that one which it was begun from, or has taken in since.
 """
 
+import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ralph.batch.remotes import Unreachable, Upstream
 from ralph.batch.removal import remove_tree
 from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory, named_in_faults
-from ralph.gitcommand import git_output, run_git
+from ralph.gitcommand import GitKilled, git_output, lived, run_git
 
 __all__ = ["Base", "Mirror", "Unreachable", "open_mirror"]
 
@@ -40,7 +41,7 @@ PATIENCE = 600.0
 """Seconds for a fetch from a clone: what an agent may have put there in place of a file, git may wait for."""
 _USUAL = ("main", "master", "trunk")
 _ASIDE = "broken"
-_MOST_KILLED = 3
+_MOST_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +264,20 @@ class Mirror:
     def _check_out(self, destination: Path, commit: str, *how: str) -> None:
         """Clone by borrowing the mirror's objects, and check out; whole or not at all."""
         make_private_directory(destination.parent)
+        for _ in range(_MOST_TRIES - 1):
+            with contextlib.suppress(GitKilled):
+                self._check_out_once(destination, commit, *how)
+                return
+        self._check_out_once(destination, commit, *how)
+
+    def _check_out_once(self, destination: Path, commit: str, *how: str) -> None:
         new = _staging(destination)
         try:
             options = ("--quiet", "--shared", "--no-checkout", "--origin=origin", "--no-recurse-submodules")
             checking_out = ("checkout", "--quiet", "--no-recurse-submodules")
             git_output(destination.parent, "clone", *options, "--", str(self.path), str(new))
-            status, _, err = run_git(new, *_CHECKOUT, *checking_out, *how, commit, pinned=UNTOUCHED)
+            command = (*_CHECKOUT, *checking_out, *how, commit)
+            status, _, err = lived(new, command, run_git(new, *command, pinned=UNTOUCHED))
             if status != 0:
                 raise RepoError(f"cannot check out {commit[:12]} of {self.upstream.shown}: {err.strip()}")
             new.rename(destination)
@@ -297,12 +306,9 @@ def _staging(path: Path) -> Path:
 
 
 def _told_of(clone: Path, *question: str, pinned: Mapping[str, str]) -> str | None:
-    """What git says of a clone; None: it refuses. One that somebody kills (memory is short) says nothing of it."""
-    for _ in range(_MOST_KILLED):
-        status, out, _ = run_git(clone, *question, pinned=pinned, limit=PATIENCE)
-        if status >= 0:
-            return out if status == 0 else None
-    raise RepoError(f"git {question[0]} was killed by a signal in {clone}, {_MOST_KILLED} times")
+    """What git says of a clone; None: it refuses. One that is killed says nothing of it."""
+    status, out, _ = lived(clone, question, run_git(clone, *question, pinned=pinned, limit=PATIENCE))
+    return out if status == 0 else None
 
 
 def _move_aside(path: Path) -> None:

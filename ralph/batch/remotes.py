@@ -8,7 +8,7 @@ from pathlib import Path
 from ralph import environ
 from ralph.batch.bare import Bare
 from ralph.errors import RepoError, UsageError
-from ralph.gitcommand import last_line, run_git
+from ralph.gitcommand import GitKilled, last_line, run_git
 from ralph.gitrepo import local_path, require_source
 
 PATIENCE = 3600.0
@@ -65,7 +65,10 @@ class Upstream:
         pinned = {"SSH_ASKPASS_REQUIRE": "never"}  # nobody is there to see its window
         if self.path is None and not _has_own_ssh(mirror):
             pinned["GIT_SSH_COMMAND"] = _PATIENT_SSH
-        return mirror.run(*_PATIENT_HTTP, *args, pinned=pinned, limit=PATIENCE)
+        try:
+            return mirror.run(*_PATIENT_HTTP, *args, pinned=pinned, limit=PATIENCE)
+        except GitKilled as error:  # of a push nobody knows then whether it has arrived
+            raise Unreachable(error.message, error.hint) from error
 
     def source(self) -> str:
         """What git is given: an address as it is, a path as the repository it names, if that is still there."""

@@ -10,6 +10,7 @@ from ralph.batch.mirror import Mirror, Unreachable
 from ralph.batch.places import place_of
 from ralph.batch.pushing import in_the_way
 from ralph.errors import RalphError
+from ralph.gitcommand import GitKilled
 
 TRYING_AGAIN = "trying again"
 
@@ -101,16 +102,16 @@ class Repositories:
 
     def _refresh(self, repository: Repository) -> bool:
         """Fetch; what was fetched once is good to work on though its remote is away: only merges wait for that."""
-        pauses = () if repository.mirror.upstream.path is not None else _PAUSES  # a path is there, or it is not
-        for pause in (*pauses, None):
+        is_here = repository.mirror.upstream.path is not None
+        for pause in (*_PAUSES, None):
             try:
                 repository.mirror.refresh()
                 return True
-            except Unreachable as error:
+            except (Unreachable, GitKilled) as error:
                 if repository.mirror.is_usable:
                     repository.note = f"{error.message}; work goes on with what was fetched before, merges wait"
                     return True
-                if pause is None:
+                if pause is None or (is_here and isinstance(error, Unreachable)):  # a path is there, or it is not
                     raise
                 repository.note = repository.waiting = f"{error.message}; {TRYING_AGAIN}"
                 self._changed()

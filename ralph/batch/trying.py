@@ -26,6 +26,7 @@ from ralph.budget import Limit, Limits, Spend, limit_reached
 from ralph.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
 from ralph.failures import End
+from ralph.gitcommand import GitKilled
 from ralph.goal import parse_goal
 from ralph.journal import Journal, Saved
 from ralph.notifying import Occasion
@@ -63,6 +64,8 @@ class Trying:
                 return replace(outcome, seconds=round(goal.seconds + lifetime.passed() - started, 3))
         except (DiskError, QueueError) as error:
             self._controls.fault = error  # not the goal's doing: all stops, and goes on at the next start
+            return Outcome(STOPPED, error.message)
+        except GitKilled as error:  # nor that; whoever kills it, it is tried again
             return Outcome(STOPPED, error.message)
         except RalphError as error:
             return Outcome(error.exit_code, error.message)

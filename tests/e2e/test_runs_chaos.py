@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.batches import Batch, merged_goals, require_green_history, require_linear
+from tests.support.batches import Batch, merged_goals, require_green_history, require_linear, wrote
 from tests.support.forms import ROUNDS
 from tests.support.git_repos import git
 from tests.support.iterations import Began, Ledger, committed, faults, require_each_once
@@ -78,7 +79,8 @@ def _storm(batch: Batch, dice: random.Random) -> tuple[list[str], str]:
 def _kill_one(running: RunningRalph, dice: random.Random) -> list[str]:
     """Kill one of the worker's `ralph run` and `ralph check`, of their guardians, of the agents and what those run.
 
-    Not a git, nor what may become one in a moment: that git fails is taken for a fault of its repository.
+    Not a git, nor what may become one in a moment: that of `ralph run` fails is taken for a fault of its repository.
+    The worker's own are killed in a test of their own.
     """
     with suppress(psutil.NoSuchProcess):
         family = psutil.Process(running.pid).children(recursive=True)
@@ -90,6 +92,40 @@ def _kill_one(running: RunningRalph, dice: random.Random) -> list[str]:
             victim.kill()
             return [command]
     return []
+
+
+DYING_GIT = """#!/bin/sh
+# Dies once of each command that the queue worker gives in a mirror, or makes a clone with.
+skip=
+for word in "$@"; do
+    if [ -n "$skip" ]; then skip=; continue; fi
+    case $word in -C|-c) skip=yes ;; -*) ;; *) break ;; esac
+done
+case "$GIT_DIR:$word" in */mirrors/*|*:clone|*:checkout) ;; *) exec {git} "$@" ;; esac
+mkdir {died}/"$word" 2>/dev/null || exec {git} "$@"
+{first}
+kill -9 $$
+"""
+
+
+@pytest.mark.parametrize("first", ["", '{git} "$@"'], ids=["before it does anything", "when all is done"])
+def test_a_git_that_is_killed_is_nobodys_fault(batch: Batch, bin_dir: Path, first: str) -> None:
+    """The kernel kills what it likes when memory is short: no goal pays for that, or is stuck."""
+    (died := batch.root / "died").mkdir()
+    real = str(shutil.which("git"))
+    (bin_dir / "git").write_text(DYING_GIT.format(git=real, died=died, first=first.format(git=real)))
+    (bin_dir / "git").chmod(0o755)
+    upstream = batch.upstream()
+    for name in ("one", "two"):
+        batch.goal(name, wrote(name))
+
+    done = batch.run(batch.root / "goals", "--repo", upstream)
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert {goal["attempts"] for goal in batch.goals().values()} == {1}
+    assert sorted(merged_goals(upstream)) == ["one", "two"]
+    asked = {path.name for path in died.iterdir()}
+    assert {"ls-remote", "fetch", "clone", "checkout", "merge-tree", "commit-tree", "push", "update-ref"} <= asked
 
 
 def test_the_judge_sees_what_it_is_there_to_see() -> None:
