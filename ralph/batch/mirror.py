@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ralph.batch.bare import UNTOUCHED, Bare
 from ralph.batch.places import place_of
-from ralph.batch.remotes import Unreachable, Upstream
+from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.batch.removal import remove_tree
 from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory, named_in_faults
@@ -280,9 +280,23 @@ class Mirror:
             status, _, err = lived(new, command, run_git(new, *command, pinned=UNTOUCHED))
             if status != 0:
                 raise RepoError(f"cannot check out {commit[:12]} of {self.upstream.shown}: {err.strip()}")
+            self._point_submodules(new, commit)
             new.rename(destination)
         finally:
             remove_tree(new)
+
+    def _point_submodules(self, clone: Path, commit: str) -> None:
+        """Have submodules with relative addresses looked for beside the upstream repository, as in any clone of it.
+
+        Git would look beside the origin, which is the mirror; it leaves alone what its configuration says already.
+        """
+        asked = ("config", "--blob", f"{commit}:.gitmodules", "-z", "--get-regexp", r"^submodule\..*\.url$")
+        status, out, _ = self.bare.run(*asked)
+        for key, _, url in (entry.partition("\n") for entry in out.split("\0") if status == 0):
+            if url.startswith(("./", "../")):
+                run_git(
+                    clone, "config", key, beside(str(self.upstream.path or self.upstream.shown), url), pinned=UNTOUCHED
+                )
 
 
 def open_mirror(ralph_dir: Path, url: str) -> Mirror:

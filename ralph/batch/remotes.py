@@ -123,6 +123,17 @@ def _has_own_ssh(mirror: Bare) -> bool:
     return bool(said) or mirror.run("config", "core.sshCommand")[0] == 0
 
 
+def beside(address: str, relative: str) -> str:
+    """Where `./x` or `../x` leads from an address, as git reckons it for submodules."""
+    place, between = address.rstrip("/"), "/"
+    while relative.startswith(("./", "../")):
+        step, _, relative = relative.partition("/")
+        if step == "..":
+            between = "/" if "/" in place else ":"  # of host:path
+            place = place.rpartition(between)[0]
+    return f"{place}{between}{relative}".rstrip("/")
+
+
 def without_password(text: str) -> str:
     """Take out of addresses whatever stands before the host."""
     return re.sub(r"//[^@/\s]*@", "//", text)

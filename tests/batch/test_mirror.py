@@ -317,6 +317,22 @@ def _a_file(clone: Path) -> None:
     clone.write_text("no directory")
 
 
+def test_submodules_beside_the_upstream_repository_are_found(world: Path, tmp_path: Path) -> None:
+    make_repo(tmp_path / "lib", {"lib.c": "int x;"})
+    app = make_repo(tmp_path / "app", {"a.txt": "a"})
+    allowed = ("-c", "protocol.file.allow=always", "submodule")
+    git(app, *allowed, "--quiet", "add", "../lib", "vendor/lib")
+    git(app, *allowed, "--quiet", "add", str(tmp_path / "lib"), "other")
+    commit_all(app, "submodules")
+    mirror = refreshed(world, app)
+    mirror.clone(tmp_path / "clone", BRANCH)
+    mirror.check_out(tmp_path / "checkout", mirror.base().tip)
+    for place in (tmp_path / "clone", tmp_path / "checkout"):
+        assert git(place, "config", "--get-regexp", "submodule") == f"submodule.vendor/lib.url {tmp_path / 'lib'}"
+        git(place, *allowed, "--quiet", "update", "--init")
+        assert (place / "vendor" / "lib" / "lib.c").read_text() == "int x;"
+
+
 def test_a_git_that_is_killed_says_nothing_of_a_clone(
     mirror: Mirror, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.batch.remotes import Unreachable, Upstream
+from ralph.batch.remotes import Unreachable, Upstream, beside
 
 _SSH = "\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\n"
 UPSTREAM = Upstream("https://me:sesame@example.org/owner/repo")
@@ -45,3 +45,18 @@ def test_what_will_not_pass_is_the_users(complaints: str, said: str) -> None:
     assert said in fault.message
     assert fault.message.startswith("cannot fetch from https://example.org/owner/repo: ")
     assert "sesame" not in fault.message + fault.hint
+
+
+@pytest.mark.parametrize(
+    ("address", "relative", "found"),
+    [
+        ("https://example.org/owner/app.git", "../lib.git", "https://example.org/owner/lib.git"),
+        ("https://example.org/owner/app/", "../../other/lib/", "https://example.org/other/lib"),
+        ("git@example.org:owner/app", "../lib", "git@example.org:owner/lib"),
+        ("git@example.org:app", "../lib", "git@example.org:lib"),
+        ("/srv/git/app", "./lib", "/srv/git/app/lib"),
+        ("/srv/git/app", "./../lib", "/srv/git/lib"),
+    ],
+)
+def test_a_relative_address_leads_where_git_would_go(address: str, relative: str, found: str) -> None:
+    assert beside(address, relative) == found
