@@ -20,6 +20,8 @@ from tests.support.batches import (
 from tests.support.git_repos import commit_all, git, make_repo
 from tests.support.waiting import wait_until
 
+COMMIT = "git -c user.name=x -c user.email=x@y commit --quiet --message"
+
 
 def test_twenty_goals_over_three_repositories(batch: Batch, tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
@@ -120,6 +122,40 @@ def test_a_conflict_is_resolved_by_the_next_attempt_which_finds_both_sides(batch
     assert [goal["attempts"] for goal in batch.goals().values()] == [1, 2]
     assert "conflicts with main: texts/shared.txt" in finished.stdout
     require_linear(upstream)
+
+
+def test_what_the_agent_leaves_undone_under_a_green_check_goes_to_the_next_attempt(batch: Batch) -> None:
+    """Nobody looks at `notes` but the merge: first conflicts, then their markers, then a secret."""
+    upstream = batch.upstream(files={"notes": "First\n"}, check="#!/bin/sh\n")
+    batch.goal("quick", [[shell("echo Quick >> notes"), says("DONE")]], priority=1)
+    waits = f"until git --git-dir={upstream} log --format=%s main | grep -qx quick; do sleep 0.05; done"
+    count, read = (
+        f"echo >> {batch.root}/tries; case $(wc -l < {batch.root}/tries) in",
+        f"cat {batch.ralph_dir}/batch/*/goals/g2/slow.md",
+    )
+    tries = [
+        f"{waits}; echo Slow >> notes",
+        ":",
+        f"printf 'First\nQuick\nSlow\n' > notes; echo x > id_rsa; git add id_rsa; {COMMIT} key",
+        f"{read} | grep -q id_rsa && git rm -q id_rsa",
+    ]
+    cases = " ".join(f"{number}) {command} ;;" for number, command in enumerate(tries, 1))
+    batch.goal("slow", [[shell(f"{count} {cases} esac"), says("DONE")]])
+
+    finished = batch.run(batch.root / "goals", "--repo", upstream, "--max", "2")
+
+    assert finished.exit_code == 0, finished.stdout + finished.stderr
+    assert [goal["attempts"] for goal in batch.goals().values()] == [1, 4]
+    reasons = [
+        event.partition("to be tried again: ")[2] for event in finished.stdout.splitlines() if "again: " in event
+    ]
+    assert reasons == [
+        "conflicts with main: notes",
+        "conflict markers are left in notes",
+        "adds what looks like a secret: id_rsa",
+    ]
+    assert git(upstream, "show", "main:notes") == "First\nQuick\nSlow"
+    assert "id_rsa" not in git(upstream, "log", "--name-only", "--format=", "main")
 
 
 def test_what_is_unproven_is_merged_when_that_is_wanted_and_the_agent_is_not_run_again(batch: Batch) -> None:
