@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from tests.support import tools  # noqa: F401 - it looks at the real environment when it is imported: before the guard
 from tests.support.batches import Batch
@@ -29,6 +31,15 @@ AGENTS = ("claude", "codex", "ralph-claude")
 OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE", "OPENAI_", "CODEX_")
 ME = psutil.Process()
 PR_SET_CHILD_SUBREAPER = 36
+
+# How long an example takes is the machine's affair: passed over for 0.2 s, it would fail the test (DeadlineExceeded).
+hypothesis_settings.register_profile(
+    "busy",
+    hypothesis_settings(),
+    deadline=None,
+    suppress_health_check=[*hypothesis_settings().suppress_health_check, HealthCheck.too_slow],
+)
+hypothesis_settings.load_profile("busy")
 
 
 def pytest_xdist_auto_num_workers() -> int:
