@@ -10,7 +10,7 @@ import pytest
 
 from ralph.agent.tools import Desk
 from tests.agent.conftest import Use
-from tests.support.waiting import is_alive, pid_in
+from tests.support.waiting import PATIENCE, comes_true, is_alive, pid_in
 
 
 def test_output_of_both_streams_comes_in_order(use: Use) -> None:
@@ -89,8 +89,8 @@ def test_the_directory_carries_over_but_only_inside(use: Use, here: Path, desk: 
 def test_a_command_out_of_time_is_ended_with_all_it_started(use: Use, here: Path) -> None:
     pid = here / "pid"
     command = f"echo hi; setsid sh -c 'echo $$ > {pid}; while :; do sleep 1; done' & while :; do sleep 1; done"
-    ran = use("Bash", command=command, timeout=1200)
-    assert (ran.content, ran.is_error) == ("Exit code 143\nCommand timed out after 1s\nhi", True)
+    ran = use("Bash", command=command, timeout=5200)
+    assert (ran.content, ran.is_error) == ("Exit code 143\nCommand timed out after 5s\nhi", True)
     assert not is_alive(pid_in(pid))
 
 
@@ -103,15 +103,21 @@ def test_the_usual_time_is_the_environments(use: Use, desk: Desk) -> None:
 def test_what_is_left_in_the_background_does_not_hold_the_call_and_is_ended(use: Use, here: Path) -> None:
     pid = here / "pid"
     started = time.monotonic()
-    ran = use("Bash", command=f"(echo $BASHPID > {pid}; while :; do sleep 1; done) & echo started; sleep 0.2")
+    left = f"(echo $BASHPID > {pid}; while :; do sleep 1; done) & until [ -s {pid} ]; do sleep 0.05; done; echo started"
+    ran = use("Bash", command=left)
     assert ran.content == "started"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert not is_alive(pid_in(pid))
 
 
 def test_an_interrupt_ends_the_command(use: Use, desk: Desk, here: Path) -> None:
     pid = here / "pid"
-    stopper = threading.Timer(0.5, desk.stop.set)
+
+    def stop() -> None:
+        comes_true(lambda: pid.exists() and pid.read_text(), PATIENCE)
+        desk.stop.set()
+
+    stopper = threading.Thread(target=stop)
     stopper.start()
     ran = use("Bash", command=f"echo $$ > {pid}; while :; do sleep 1; done")
     stopper.join()

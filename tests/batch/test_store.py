@@ -376,21 +376,21 @@ def test_a_bulletin_that_says_something_else_is_none(text: str) -> None:
 
 
 @contextlib.contextmanager
-def locked(file: Path, seconds: float) -> Iterator[None]:
-    """Have somebody else hold a queue's file for so long."""
+def locked(file: Path) -> Iterator[threading.Event]:
+    """Have somebody else hold a queue's file until that is over."""
     is_held, is_over = threading.Event(), threading.Event()
 
     def hold() -> None:
         with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("begin exclusive")
             is_held.set()
-            is_over.wait(seconds)
+            is_over.wait()
 
     holder = threading.Thread(target=hold)
     holder.start()
     is_held.wait()
     try:
-        yield
+        yield is_over
     finally:
         is_over.set()
         holder.join()
@@ -398,17 +398,16 @@ def locked(file: Path, seconds: float) -> Iterator[None]:
 
 def test_a_lock_of_somebody_elses_is_waited_for_as_long_as_is_wanted(tmp_path: Path) -> None:
     store = opened(default_url(tmp_path))
-    asked_how_long: list[float] = []
+    with locked(tmp_path / "runs.sqlite") as is_over:
 
-    def long() -> float:
-        asked_how_long.append(600.0)
-        return 600.0
+        def long() -> float:  # asked when it was locked for longer than SQLite itself waits
+            is_over.set()
+            return 600.0
 
-    with locked(tmp_path / "runs.sqlite", 6.0):
         store.be_patient(long)
         assert store.pause(paused=True)
-    assert asked_how_long  # it was locked for longer than SQLite itself waits
-    with locked(tmp_path / "runs.sqlite", 600.0):
+        assert is_over.is_set()
+    with locked(tmp_path / "runs.sqlite"):
         store.be_patient(lambda: 0.0)
         with pytest.raises(QueueError, match="database is locked") as refused:
             store.pause(paused=False)

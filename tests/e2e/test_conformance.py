@@ -126,7 +126,7 @@ def signal(number: int) -> Drive:
         talk.say("go")
         began(talk)
         talk.process.send_signal(number)
-        talk.process.wait(20)
+        talk.process.wait(90)
 
     return drive
 
@@ -135,7 +135,7 @@ def send_junk(talk: Conversation, _api: MessagesApi) -> None:
     assert talk.process.stdin
     talk.process.stdin.write(b"hello\n")
     talk.process.stdin.flush()
-    talk.process.wait(20)
+    talk.process.wait(90)
 
 
 def failing(status: int, kind: str, message: str, **more: dict[str, str]) -> Callable[[int, str], Reply]:

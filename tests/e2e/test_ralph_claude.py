@@ -152,7 +152,7 @@ def test_a_reader_that_leaves_ends_it(repo: Path, world: Path, script: Path, mes
         assert process.stdout
         assert process.stderr
         process.stdout.close()
-        assert process.wait(20) == 1
+        assert process.wait(90) == 1
         assert process.stderr.read() == b""
 
 
@@ -173,7 +173,7 @@ def test_a_signal_is_heeded_whichever_thread_it_reaches(repo: Path, world: Path,
         others = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
         others.remove(process.pid)
         ctypes.CDLL(None).syscall(TGKILL[platform.machine()], process.pid, others[0], int(signal.SIGTERM))
-        assert process.wait(15) == 143
+        assert process.wait(90) == 143
     finally:
         process.kill()
         process.wait()

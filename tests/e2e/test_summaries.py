@@ -407,7 +407,7 @@ def test_it_may_use_a_tenth_of_what_is_left_and_the_work_goes_on(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
     """One that reads for ever would else eat the budget of the run, and again at each start."""
-    agent = claude_script(*steps(6), [summary("DONE")], summarizer=[[run("sleep 0.1")] * 50])
+    agent = claude_script(*steps(6), [summary("DONE")], summarizer=[[*[run("sleep 0.1")] * 3, *[run("sleep 5")] * 50]])
     limits = ["--max-tokens", str(40 * ONE_MESSAGE.total), "--max-cost", "1.04"]
 
     first = ralph("run", "goal.md", "--json", "--max-iterations", "5", *limits, env=OFTEN)

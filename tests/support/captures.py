@@ -200,7 +200,7 @@ def hold(world: World, script: Script, args: Sequence[str], *, merged: bool, kil
             process.wait(60)
         finally:
             kill_tree(process.pid)
-            process.wait(10)
+            process.wait(90)
         printed = output.text
         output.close()
         return printed, api.url

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.output_file import OutputFile
-from tests.support.waiting import kill_tree, wait_until
+from tests.support.waiting import PATIENCE, kill_tree, wait_until
 
 Event = dict[str, Any]
 
@@ -70,7 +70,7 @@ class Conversation:
         assert len(found()) >= count, f"no {kind} event {count} in:\n{self.stdout}\n{self.stderr}"
         return found()[count - 1]
 
-    def end(self, timeout: float = 20) -> int:
+    def end(self, timeout: float = PATIENCE) -> int:
         """Close stdin and return the exit code."""
         if self.process.stdin and not self.process.stdin.closed:
             self.process.stdin.close()

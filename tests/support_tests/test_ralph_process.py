@@ -42,12 +42,14 @@ def test_a_hang_is_killed_with_its_tree_and_fails_the_test_with_what_was_printed
 ) -> None:
     pidfile = tmp_path / "pid"
     code = (
-        "import subprocess, time; child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "import subprocess, time; child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
         f"open({str(pidfile)!r}, 'w').write(str(child.pid)); print('so far', flush=True)\n"
-        "print('and so on', file=sys.stderr, flush=True); time.sleep(60)"
+        "print('and so on', file=sys.stderr, flush=True); time.sleep(600)"
     )
-    with pytest.raises(pytest.fail.Exception, match=r"(?s)still running after 1 s.*so far.*and so on"):
-        run_ralph("run", code, cwd=tmp_path, env=env, timeout=1)
+    with start_ralph("run", code, cwd=tmp_path, env=env) as running:
+        wait_until(lambda: "and so on" in running.stderr, "its words")
+        with pytest.raises(pytest.fail.Exception, match=r"(?s)still running after 1 s.*so far.*and so on"):
+            running.wait(timeout=1)
     assert not is_alive(pid_in(pidfile))
 
 
@@ -56,7 +58,7 @@ def test_a_running_one_can_be_watched_and_signalled(tmp_path: Path, env: dict[st
     with start_ralph("run", "--json", code, cwd=tmp_path, env=env) as running:
         assert running.wait_for("iteration_started") == {"type": "iteration_started"}
         running.send(signal.SIGTERM)
-        assert running.wait(10).exit_code == -signal.SIGTERM
+        assert running.wait(90).exit_code == -signal.SIGTERM
     with (
         start_ralph("run", "--json", "pass", cwd=tmp_path, env=env) as running,
         pytest.raises(pytest.fail.Exception, match="ended without run_ended"),

@@ -531,7 +531,7 @@ def test_without_a_network_it_waits_for_one(codex: Codex) -> None:
         assert running.process.poll() is None
     finally:
         kill_tree(running.process.pid)
-        running.process.wait(10)
+        running.process.wait(90)
     told = [event["message"] for event in running.events if event["type"] == "error"]
     assert set(told) == {"Reconnecting... waiting for network (Connection failed: error sending request)"}
 
@@ -548,11 +548,11 @@ def test_a_signal_ends_it_with_its_command_and_no_event_tells(
         wait_until(lambda: running.events[-1]["type"] == "item.started", "the event of its start")
         command = int(pid.read_text())
         running.process.send_signal(number)
-        assert running.process.wait(20) == code
+        assert running.process.wait(90) == code
         wait_until(lambda: not is_alive(command), "the end of the command")
     finally:
         kill_tree(running.process.pid)
-        running.process.wait(10)
+        running.process.wait(90)
     assert running.events[-1]["type"] == "item.started"
 
 
