@@ -190,7 +190,7 @@ def test_a_goal_that_waits_for_a_quota_is_woken(batch: Batch, claude_script: Cla
 
     with in_terminal(batch, "run", batch.root / "goals", "--repo", upstream, "--max", "1") as terminal:
         terminal.shows("w wake")
-        assert any("quota" in row and "claude" in row for row in terminal.rows)
+        wait_until(lambda: any("quota" in row and "claude" in row for row in terminal.rows), "the account is held back")
         refused = batch.runs("wake", "first", "second")
         assert (refused.exit_code, "does not wait for a usage limit" in refused.stderr) == (2, True)
         assert "waiting" in row_of(terminal, "first") or "waiting" in row_of(terminal, "second"), "all of them or none"
