@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from pathlib import Path
 
 import psutil
@@ -15,6 +14,7 @@ from tests.support.api_replies import Fail, Reply, Say, Stall, text, tool
 from tests.support.git_repos import commits
 from tests.support.goals import raw_logs, result, run_directory, write_goal
 from tests.support.messages_api import ServeMessages
+from tests.support.ports import free_port
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.real_claude import claude_env
 from tests.support.scripted_agent import ClaudeScript, Step, api_error, hang, kill_self, say, summary
@@ -69,11 +69,8 @@ def test_an_api_that_refuses(
 
 
 def test_nobody_listens(claude: Ralph) -> None:
-    with socket.socket() as probe:  # a port that was free a moment ago
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-
-    with claude.start("run", "goal.md", "--json", env={"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"}) as running:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with claude.start("run", "goal.md", "--json", env={"ANTHROPIC_BASE_URL": nowhere}) as running:
         assert running.wait_for("waiting", timeout=60)["reason"].startswith("network")
         running.send(signal.SIGTERM)
         done = running.wait()

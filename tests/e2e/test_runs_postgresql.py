@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.batches import Batch, merged_goals, require_linear, says, shell, write, wrote
+from tests.support.ports import free_port
 from tests.support.postgres import PASSWORD, Postgres
 from tests.support.ralph_process import Finished
 from tests.support.waiting import wait_until
@@ -84,9 +84,7 @@ def test_a_server_that_is_away_is_said_at_once_and_without_the_password(batch: B
 @pytest.fixture
 def ralph_db() -> str:
     """The URL of a server that is not there."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"postgresql://me:{PASSWORD}@127.0.0.1:{probe.getsockname()[1]}/queue"
+    return f"postgresql://me:{PASSWORD}@127.0.0.1:{free_port()}/queue"
 
 
 def test_agents_are_not_told_of_the_queue(batch: Batch, db: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 import psycopg
 
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 PASSWORD = "geheim-7"
@@ -32,9 +32,7 @@ class Postgres:
         self._account = _account()
         self._process: subprocess.Popen[Any] | None = None
         self._made = 0
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         home.chmod(0o755)
         self._bin = _readable_binaries(home) if self._account else _installed() / "bin"
         self._data = home / "data"

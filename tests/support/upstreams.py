@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ralph.batch.mirror import Mirror, open_mirror
 from tests.support.git_repos import NAME, commit_all, git, make_repo
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 CHECK = "#!/bin/sh\n! grep -rq broken --include=*.txt .\n"
@@ -62,9 +63,7 @@ class Daemon:
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, name: str) -> str:
