@@ -388,7 +388,7 @@ def test_of_twenty_starts_at_once_one_runs(repo: Path, world: Path, ralph: Ralph
     with ExitStack() as stack:
         starts = [stack.enter_context(ralph.start("run", "goal.md", "--json")) for _ in range(20)]
         ended = lambda: [start for start in starts if not is_alive(start.pid)]  # noqa: E731
-        wait_until(lambda: len(ended()) >= 19, "nineteen to be refused")
+        wait_until(lambda: len(ended()) >= 19, "nineteen to be refused", 180)
         wait_until(lambda: agent.starts, "the one that runs to have started its agent")
         assert len(agent.starts) == 1
         (world / "go").touch()

@@ -196,8 +196,10 @@ def test_signals_at_any_moment(batch: Batch, ledger: Ledger) -> None:
                 started += descendants(running)
                 running.send(number)
             finished = running.wait()
-        # Before it watches for them, when nothing has been started yet, a signal has its usual effect.
-        assert finished.exit_code in (0, SIGNALS[number], -number), finished.stdout + finished.stderr
+        # Before it watches for them, when nothing has been started yet, a signal has its usual effect; and for a Ctrl-C
+        # that comes before Python itself has begun, as it may on a busy machine, that does not begin.
+        unborn = finished.exit_code == 1 and "init_import_site" in finished.stderr
+        assert unborn or finished.exit_code in (0, SIGNALS[number], -number), finished.stdout + finished.stderr
         require_gone(started)
         assert "running" not in batch.states().values()
     assert batch.run(batch.root / "goals").exit_code == 0
@@ -292,7 +294,7 @@ def test_of_twenty_workers_one_works(batch: Batch, ledger: Ledger) -> None:
         batch.goal(name, endless(ledger, name, gate), repo="upstream")
     with ExitStack() as stack:
         workers = [stack.enter_context(batch.start(batch.root / "goals", "--max", "2")) for _ in range(20)]
-        wait_until(lambda: sum(is_alive(worker.pid) for worker in workers) == 1, "all but one are refused", 90)
+        wait_until(lambda: sum(is_alive(worker.pid) for worker in workers) == 1, "all but one are refused", 180)
         (owner,) = [worker for worker in workers if is_alive(worker.pid)]
         wait_until(lambda: len([e for e in ledger.lines if e.iteration == 2]) == 2, "both goals are worked on")
         for worker in workers:
