@@ -1,6 +1,6 @@
 """Tables of plain text: aligned, and never wider than they may be."""
 
-from ralph.ui.columns import columns, cut, width
+from ralph.ui.columns import columns, cut, letters_within, width
 
 
 def test_columns_are_aligned_and_figures_stand_to_the_right() -> None:
@@ -31,6 +31,13 @@ def test_wide_letters_take_two_cells_and_combining_ones_none() -> None:
     assert (width("ab"), width("名前"), width("e\u0301")) == (2, 4, 1)
     assert cut("名前の前", 5) == "名前…"
     assert columns([["a", "b"], ["名", "b"]], [9, 9], 80) == ["a   b", "名  b"]
+
+
+def test_a_letter_of_several_signs_is_measured_and_cut_as_one() -> None:
+    heart, syllable = "\u2764\ufe0f", "\u1112\u1161\u11ab"  # a picture by its second sign; three that are drawn as one
+    assert (width(heart), width(syllable)) == (2, 2)
+    assert [letters_within(f"a{heart}b", most) for most in range(5)] == ["", "a", "a", f"a{heart}", f"a{heart}b"]
+    assert letters_within("e\u0301e\u0301", 1) == "e\u0301"
 
 
 def test_a_cell_is_one_harmless_line() -> None:
