@@ -13,12 +13,13 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.schema import CreateColumn
 
 from ralph.errors import QueueError, StateError, UsageError
 from ralph.files import make_private_directory, named_in_faults
 from ralph.sensitive import without_secrets
 
-VERSION = 2
+VERSION = 3
 
 _WORKER_KEY, _WRITER_KEY = 0x72616C70, 0x72616C71
 """Advisory locks of PostgreSQL, in the database of the queue: that of its worker, and that of whoever writes."""
@@ -69,6 +70,8 @@ GOALS = sa.Table(
     sa.Column("spent_usd", sa.Float, nullable=False, default=0.0),
     sa.Column("tokens", sa.BigInteger, nullable=False, default=0, server_default="0"),
     sa.Column("spent_tokens", sa.BigInteger, nullable=False, default=0, server_default="0"),
+    sa.Column("costed", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
+    sa.Column("counted", sa.Boolean, nullable=False, default=False, server_default=sa.false()),
     sa.Column("seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
     sa.Column("iterations", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("run", sa.Text, nullable=False, default=""),
@@ -315,10 +318,8 @@ def _bring_up_to_date(connection: sa.Connection, url: sa.URL) -> None:
         )
     elif version < VERSION:
         there = {column["name"] for column in sa.inspect(connection).get_columns(GOALS.name)}
-        for column in GOALS.columns:  # so far all that was added are figures
+        for column in GOALS.columns:  # all that was added so far has a default of the server's
             if column.name not in there:
-                kind = column.type.compile(connection.dialect)
-                connection.exec_driver_sql(
-                    f"ALTER TABLE {GOALS.name} ADD COLUMN {column.name} {kind} NOT NULL DEFAULT 0"
-                )
+                added = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {GOALS.name} ADD COLUMN {added}")
         connection.execute(VERSIONS.update().values(version=VERSION))

@@ -90,6 +90,10 @@ class BatchGoal:
     tokens: int = 0
     spent_tokens: int = 0
     """The tokens of those runs."""
+    costed: bool = False
+    """Some agent has named what it costs, or it could be reckoned; without that, no cost is one that nobody knows."""
+    counted: bool = False
+    """The same of tokens."""
     seconds: float = 0.0
     """How long it was worked on, over all starts."""
     iterations: int = 0
@@ -113,6 +117,16 @@ class BatchGoal:
     def attempt(self) -> int:
         """The number of the attempt that it is at, of those that count."""
         return self.attempts - self.forgiven
+
+    @property
+    def known_cost(self) -> float | None:
+        """What it has cost; None: it was worked on, and nobody has said."""
+        return self.cost_usd if self.costed or self.cost_usd or not self.starts else None
+
+    @property
+    def known_tokens(self) -> int | None:
+        """What it has used, in the same way."""
+        return self.tokens if self.counted or self.tokens or not self.starts else None
 
     def before(self, run: str) -> dict[str, float]:
         """What runs before this one have used, by field: all that was spent, if this one is new."""

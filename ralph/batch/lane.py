@@ -107,7 +107,7 @@ class Lanes:
             label=goal.label,
             run=outcome.run,
             attempts=goal.attempts,
-            cost_usd=goal.cost_usd,
+            cost_usd=goal.known_cost,
             done=outcome.done,
             mode=mode,
             checkouts=self._premises.checkouts,

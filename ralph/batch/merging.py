@@ -47,7 +47,8 @@ class MergeJob:
     title: str
     run: str
     attempts: int
-    cost_usd: float
+    cost_usd: float | None
+    """None: no agent has said."""
     done: str
     mode: MergeMode
     checkouts: Path
@@ -328,6 +329,6 @@ def _message(job: MergeJob) -> str:
         "Ralph-Goal": job.goal,
         "Ralph-Run": job.run,
         "Ralph-Attempts": str(job.attempts),
-        "Ralph-Cost-USD": repr(round(job.cost_usd, 12)),
+        "Ralph-Cost-USD": "unknown" if job.cost_usd is None else repr(round(job.cost_usd, 12)),
     }
     return squash.squash_message(job.title, job.done, trailers)

@@ -89,9 +89,9 @@ class Pursuing:
         before = goal.before(run)
         facts: dict[str, object] = {"run": run, **before}
         if outcome.cost_usd is not None:
-            facts["cost_usd"] = before["spent_usd"] + outcome.cost_usd
+            facts |= {"cost_usd": before["spent_usd"] + outcome.cost_usd, "costed": True}
         if outcome.tokens is not None:
-            facts["tokens"] = before["spent_tokens"] + outcome.tokens
+            facts |= {"tokens": before["spent_tokens"] + outcome.tokens, "counted": True}
         if outcome.seconds:
             facts["seconds"] = outcome.seconds
         facts["iterations"] = goal.iterations + outcome.iterations

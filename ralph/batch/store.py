@@ -268,7 +268,12 @@ class Store:
             self._mark(connection, _BULLETIN, bulletin.encoded())
             for number, sight in bulletin.sights.items():
                 seen = sa.and_(GOALS.c.id == number, GOALS.c.state == State.RUNNING)
-                used = {"cost_usd": sight.cost_usd, "tokens": sight.tokens}
+                known = {"costed": sight.costed, "counted": sight.tokens > 0}
+                used = {
+                    "cost_usd": sight.cost_usd,
+                    "tokens": sight.tokens,
+                    **{name: True for name in known if known[name]},
+                }
                 connection.execute(GOALS.update().where(seen).values(**used))
                 trying = sa.and_(seen, GOALS.c.unmerged.is_(None))
                 connection.execute(GOALS.update().where(trying).values(seconds=sight.worked(bulletin.at)))

@@ -16,12 +16,12 @@ _ENDED = re.compile(r"Attempt \d+ ended with exit code -?\d+: ")
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What some goals have used."""
+    """What some goals have used; None where they were worked on, and no agent said anything."""
 
     goals: int
     done: int
-    cost_usd: float
-    tokens: int
+    cost_usd: float | None
+    tokens: int | None
     seconds: float
 
 
@@ -85,11 +85,14 @@ def tally(goals: Sequence[BatchGoal], agents: Mapping[int, str], comments: Itera
 
 
 def _sums(goals: Sequence[BatchGoal]) -> Sums:
+    worked = [goal for goal in goals if goal.starts]
+    costs = [cost for goal in worked if (cost := goal.known_cost) is not None]
+    tokens = [used for goal in worked if (used := goal.known_tokens) is not None]
     return Sums(
         len(goals),
         sum(goal.state is State.DONE for goal in goals),
-        sum(goal.cost_usd for goal in goals),
-        sum(goal.tokens for goal in goals),
+        sum(costs) if costs or not worked else None,
+        sum(tokens) if tokens or not worked else None,
         sum(goal.seconds for goal in goals),
     )
 

@@ -295,7 +295,7 @@ def test_a_queue_of_the_version_before_gets_what_it_lacks_and_keeps_its_goals(st
     store.close()
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
-        for column in ("tokens", "spent_tokens", "seconds", "iterations"):
+        for column in ("tokens", "spent_tokens", "costed", "counted", "seconds", "iterations"):
             connection.exec_driver_sql(f"ALTER TABLE ralph_goals DROP COLUMN {column}")
         for table in ("ralph_news", "ralph_marks"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
@@ -305,6 +305,7 @@ def test_a_queue_of_the_version_before_gets_what_it_lacks_and_keeps_its_goals(st
     again = opened(url)
     (goal,) = again.goals()
     assert (goal.name, goal.tokens, goal.seconds, goal.iterations) == ("login", 0, 0.0, 0)
+    assert (goal.costed, goal.counted) == (False, False)
     assert again.pause(paused=True)
     again.close()
     later = opened(url)
@@ -353,6 +354,7 @@ def test_a_bulletin_comes_back_and_running_goals_keep_what_it_says_of_them(store
     store.post(bulletin)
     assert store.bulletin() == bulletin
     assert [(goal.cost_usd, goal.tokens) for goal in store.goals()] == [(0.25, 1200), (0.0, 0)]
+    assert [(goal.costed, goal.counted) for goal in store.goals()] == [(True, True), (False, False)]
 
 
 def test_the_time_of_a_goal_at_work_is_kept_until_its_attempt_has_ended(store: Store) -> None:

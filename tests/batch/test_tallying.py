@@ -1,5 +1,7 @@
 """A queue in figures."""
 
+from dataclasses import replace
+
 from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.retrying import CONFLICTS
 from ralph.batch.tallying import Sums, Typical, tally
@@ -10,7 +12,7 @@ def goal(
 ) -> BatchGoal:
     return BatchGoal(
         number, "", "", "", "", repo, "b", state, 0, 0,
-        cost_usd=cost, tokens=int(cost * 1000), seconds=cost * 10, attempts=attempts,
+        cost_usd=cost, tokens=int(cost * 1000), seconds=cost * 10, attempts=attempts, starts=attempts,
     )  # fmt: skip
 
 
@@ -37,6 +39,15 @@ def test_by_repository_without_its_password_and_by_agent() -> None:
     found = tally(GOALS, AGENTS, [])
     assert found.repos == {"https://h/app": Sums(5, 3, 7.0, 7000, 70.0), "../api": Sums(1, 1, 9.0, 9000, 90.0)}
     assert found.agents["codex"] == Sums(2, 2, 9.0, 9000, 90.0)
+
+
+def test_what_no_agent_has_named_is_not_nothing() -> None:
+    untold = tally([goal(1, State.DONE), goal(2, State.QUEUED, attempts=0)], {}, []).total
+    assert (untold.cost_usd, untold.tokens) == (None, None)
+    named = tally([replace(goal(1, State.DONE), costed=True, counted=True)], {}, []).total
+    assert (named.cost_usd, named.tokens) == (0.0, 0)
+    unworked = tally([goal(2, State.QUEUED, attempts=0)], {}, []).total
+    assert (unworked.cost_usd, unworked.tokens) == (0, 0)
 
 
 def test_what_failed_by_its_reason_the_most_frequent_first() -> None:

@@ -371,7 +371,7 @@ def cut_off(events: Path, world: Path) -> Path:
 
 def test_what_was_cut_off_is_told_from_what_runs(cut_off: Path, world: Path, ralph_runs: Ralph) -> None:
     cut_off.write_text(event("text", tag="AI", text="one"))
-    assert "g2  cut off  set-up      1  $0.00  goes on with: ralph-runs run\n" in ralph_runs("list").stdout
+    assert "g2  cut off  set-up      1     -  goes on with: ralph-runs run\n" in ralph_runs("list").stdout
     assert "2 goals: 1 cut off, 1 queued" in ralph_runs("list").stdout
     said = ralph_runs("show", "g2").stdout
     assert "state      cut off · goes on with: ralph-runs run\n" in said

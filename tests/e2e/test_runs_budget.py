@@ -18,10 +18,11 @@ import pytest
 from ralph import pricing
 from tests.support import tools
 from tests.support.api_replies import Reply, Say, text, tool
-from tests.support.batches import Batch, merged_goals, says, shell, write
+from tests.support.batches import Batch, merged_goals, says, shell, write, wrote
+from tests.support.git_repos import commits
 from tests.support.messages_api import Ledger, MessagesApi, ServeMessages
 from tests.support.notifier import listening
-from tests.support.ralph_process import Finished
+from tests.support.ralph_process import Finished, Ralph
 from tests.support.real_claude import claude_env
 from tests.support.scripted_agent import ClaudeScript, bill, run, summary
 from tests.support.scripted_agent import write as write_file
@@ -271,15 +272,20 @@ def test_the_last_words_say_what_was_used_until_all_had_ended(batch: Batch, clau
     assert {goal["reason"] for goal in goals} == {words}
 
 
-def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch) -> None:
+def silent(batch: Batch) -> dict[str, str]:
+    """The environment in which `custom` is an agent that does its work, and says nothing of what it uses."""
     agent = batch.root / "agent"
     agent.write_text("#!/bin/sh\necho Fine. > fine.txt\necho '<promise>COMPLETE</promise>'\n")
     agent.chmod(0o755)
+    return {"RALPH_AGENT_CMD": str(agent)}
+
+
+def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch) -> None:
     goals = [batch.goal(name, [], agent="custom", model="any") for name in ("one", "two")]
 
     ended = batch.run(
         *goals, "--repo", batch.upstream(), "--max", "1", "--max-tokens", "9", "--max-cost", "1", "--json",
-        env={"RALPH_AGENT_CMD": str(agent)},
+        env=silent(batch),
     )  # fmt: skip
 
     assert ended.exit_code == 0, ended.stdout + ended.stderr
@@ -289,6 +295,25 @@ def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch) -> None:
     assert ended.events.index(note) < ended.events.index(ended.events_of("iteration")[0]), "before anything is spent"
     assert "id" not in note, "it is about all goals of this agent: a dashboard that is left says it again"
     assert batch.cautions() == (told,)
+
+
+def test_what_an_agent_does_not_name_is_nowhere_said_to_be_nothing(batch: Batch, ralph_runs: Ralph) -> None:
+    upstream = batch.upstream()
+    batch.run(batch.goal("silent", [], agent="custom", model="any"), "--repo", upstream, env=silent(batch))
+    batch.run(batch.goal("scripted", wrote("scripted")), "--repo", upstream)
+
+    listed = ralph_runs("list").stdout.splitlines()
+    assert {line.split()[2]: line.split()[4] for line in listed[1:3]} == {"silent": "unknown", "scripted": "$0.00"}
+    assert listed[-1] == "2 goals: 2 done · cost of 1 unknown"
+    assert {name: (goal["cost_usd"], goal["tokens"]) for name, goal in batch.goals().items()} == {
+        "silent": (None, None),
+        "scripted": (0.0, 0),
+    }
+    costs = {
+        commit.trailers["Ralph-Goal"]: commit.trailers["Ralph-Cost-USD"] for commit in commits(upstream, "main")[1:]
+    }
+    assert costs == {"silent": "unknown", "scripted": "0.0"}
+    assert "unknown" in ralph_runs("stats").stdout
 
 
 MERGE_CHECK = """#!/bin/sh

@@ -22,8 +22,8 @@ def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
         "priority": goal.priority,
         "after": [f"g{number}" for number in goal.after],
         "branch": goal.branch,
-        "cost_usd": goal.cost_usd,
-        "tokens": goal.tokens,
+        "cost_usd": goal.known_cost,
+        "tokens": goal.known_tokens,
         "iterations": goal.iterations,
         "seconds": goal.seconds,
     }

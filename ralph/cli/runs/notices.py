@@ -70,7 +70,7 @@ class BatchNotices:
             goal=goal.name,
             title=goal.title,
             repo=without_password(goal.repo),
-            cost_usd=goal.cost_usd,
+            cost_usd=goal.known_cost,
             run=goal.run,
             id=goal.label,
             next=what_now + self._db,

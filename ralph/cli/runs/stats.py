@@ -102,6 +102,8 @@ def _groups(heading: str, groups: "Mapping[str, Sums]") -> list[str]:
         return []
     rows = [["goals", "done", "cost", "tokens", "time", heading]]
     for name, sums in groups.items():
-        figures = [str(sums.goals), str(sums.done), format_money(sums.cost_usd), f"{sums.tokens:,}"]
+        cost = "unknown" if sums.cost_usd is None else format_money(sums.cost_usd)
+        tokens = "unknown" if sums.tokens is None else f"{sums.tokens:,}"
+        figures = [str(sums.goals), str(sums.done), cost, tokens]
         rows.append([*figures, format_duration(sums.seconds) if sums.seconds else "-", name])
     return ["", *columns(rows, [5, 5, 9, 13, 8, 80], Outlet(sys.stdout).width, right=range(5))]

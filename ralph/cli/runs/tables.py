@@ -46,7 +46,7 @@ def overview(
             goal.name,
             repos[goal.repo],
             str(goal.attempts) if goal.starts else "-",
-            format_money(goal.cost_usd) if goal.starts else "-",
+            cost(goal) or "-",
             _why(goal, waits, cut_off=cut_off, flag=flag),
         ]
         for goal in goals
@@ -81,8 +81,18 @@ def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
     """How many goals there are in which state, and what they have cost."""
     counts = Counter(_state(goal, cut_off=cut_off) for goal in goals)
     each = ", ".join(f"{counts[state]} {state}" for state in (_CUT_OFF, *State) if counts[state])
-    cost = sum(goal.cost_usd for goal in goals)
-    return f"{len(goals)} goal{'' if len(goals) == 1 else 's'}: {each}" + (f" · {format_money(cost)}" if cost else "")
+    known = sum(goal.cost_usd for goal in goals)
+    untold = sum(goal.known_cost is None and goal.iterations > 0 for goal in goals)
+    money = [format_money(known)] if known else []
+    unknown = [f"cost of {untold} unknown"] if untold else []
+    return " · ".join([f"{len(goals)} goal{'' if len(goals) == 1 else 's'}: {each}", *money, *unknown])
+
+
+def cost(goal: BatchGoal) -> str:
+    """What a goal has cost; empty: nothing has been done yet that anybody could have told the cost of."""
+    if goal.known_cost is None:
+        return "unknown" if goal.iterations else ""
+    return format_money(goal.cost_usd) if goal.starts else ""
 
 
 def waiting(goals: Sequence[BatchGoal]) -> dict[int, str]:
@@ -140,7 +150,7 @@ def details(
         "goal": [goal.label, goal.name, goal.title],
         "state": [_state(goal, cut_off=cut_off), _why(goal, waiting(everything), cut_off=cut_off, flag=flag)],
         "attempts": [str(goal.attempts), starts] if goal.starts else [],
-        "cost": [format_money(goal.cost_usd)] if goal.starts else [],
+        "cost": [cost(goal)],
         "repo": [without_password(goal.repo), f"branch {goal.branch}"],
         "clone": [str(clone)] if clone else [],
         "work": [f"git fetch {shlex.join([str(mirror), goal.branch])}"] if mirror else [],

@@ -217,15 +217,12 @@ def _tokens(board: Board, goal: BatchGoal) -> str:
 
 
 def _cost(board: Board, goal: BatchGoal) -> str:
-    """In dollars and cents, so that figures stand under each other. Of an agent that names none it is not nothing.
-
-    What is over says no more whether it was named: then nothing is said of what seems to have cost nothing.
-    """
+    """In dollars and cents, so that figures stand under each other. Of an agent that names none it is not nothing."""
     sight = board.sight(goal)
-    cost, named = (goal.cost_usd, False) if sight is None else (sight.cost_usd, sight.costed)
+    cost, named = (goal.cost_usd, goal.costed) if sight is None else (sight.cost_usd, sight.costed)
     if goal.starts and (cost or named):
         return f"${cost:.2f}" if cost >= 0.005 or not cost else "<$0.01"
-    return "unknown" if sight is not None and (goal.iterations or sight.iteration > 1) else _NONE
+    return "unknown" if goal.iterations or (sight is not None and sight.iteration > 1) else _NONE
 
 
 def _elapsed(board: Board, goal: BatchGoal) -> str:
