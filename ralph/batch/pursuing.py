@@ -49,10 +49,7 @@ class Pursuing:
         try:
             goal = self._store.goal(number)
             if goal.state is State.RUNNING and goal.starts == start:  # else its row was written, and nothing is left
-                try:
-                    self._carry_out(goal, merge_only)
-                finally:  # and not where a start that is over is taken up: the goal may be at its next one
-                    self._controls.live.pop(number, None)
+                self._carry_out(goal, merge_only)
         except (DiskError, QueueError) as error:
             self._park(number, error)
         except OSError as error:
@@ -76,8 +73,12 @@ class Pursuing:
         if merge_only:
             outcome = recorded_outcome(goal.unmerged or {})
         else:
-            outcome = recorded_outcome(self._engine.step("attempt", lambda: self._trying.attempt(goal).record()))
-            if self._after_attempt(goal, outcome) is not Fate.MERGE:
+            try:
+                outcome = recorded_outcome(self._engine.step("attempt", lambda: self._trying.attempt(goal).record()))
+                decided = self._after_attempt(goal, outcome)
+            finally:
+                self._controls.live.pop(goal.id, None)
+            if decided is not Fate.MERGE:
                 return
         goal = self._store.goal(goal.id)  # with what it has cost by now
         landing = recorded_landing(self._engine.step("merge", lambda: self._lanes.land(goal, outcome).record()))

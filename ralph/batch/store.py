@@ -262,21 +262,16 @@ class Store:
     def post(self, bulletin: Bulletin) -> None:
         """Write down how the queue worker stands, and what goals at work have used: kill -9 loses a moment of that.
 
-        How long a goal has been worked on is settled when its attempt has ended, though it is not merged yet.
+        All that is settled when its attempt has ended, though it is not merged yet.
         """
         with self._transaction() as connection:
             self._mark(connection, _BULLETIN, bulletin.encoded())
             for number, sight in bulletin.sights.items():
-                seen = sa.and_(GOALS.c.id == number, GOALS.c.state == State.RUNNING)
-                known = {"costed": sight.costed, "counted": sight.tokens > 0}
-                used = {
-                    "cost_usd": sight.cost_usd,
-                    "tokens": sight.tokens,
-                    **{name: True for name in known if known[name]},
-                }
-                connection.execute(GOALS.update().where(seen).values(**used))
-                trying = sa.and_(seen, GOALS.c.unmerged.is_(None))
-                connection.execute(GOALS.update().where(trying).values(seconds=sight.worked(bulletin.at)))
+                trying = (GOALS.c.id == number, GOALS.c.state == State.RUNNING, GOALS.c.unmerged.is_(None))
+                used = {"cost_usd": sight.cost_usd, "tokens": sight.tokens, "seconds": sight.worked(bulletin.at)}
+                told = {"costed": sight.costed, "counted": sight.tokens > 0}
+                used |= {name: True for name, is_told in told.items() if is_told}
+                connection.execute(GOALS.update().where(*trying).values(**used))
 
     def bulletin(self) -> Bulletin | None:
         """What the queue worker said last; it may be gone since."""

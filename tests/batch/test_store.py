@@ -357,19 +357,21 @@ def test_a_bulletin_comes_back_and_running_goals_keep_what_it_says_of_them(store
     assert [(goal.costed, goal.counted) for goal in store.goals()] == [(True, True), (False, False)]
 
 
-def test_the_time_of_a_goal_at_work_is_kept_until_its_attempt_has_ended(store: Store) -> None:
+def test_what_a_goal_at_work_takes_is_kept_until_its_attempt_has_ended(store: Store) -> None:
     """Whatever becomes of the worker; and no attempt counts twice."""
     (submitted,) = store.submit([asked("login")], State.QUEUED)
     store.move(submitted.goal, State.RUNNING)
     goal = store.goal(submitted.goal.id)
 
-    def posted(at: float) -> float:
-        store.post(Bulletin(at, "here", 77, 1.0, 2, sights={goal.id: Sight("Bash make", started=1000.0, before=40.0)}))
-        return store.goal(goal.id).seconds
+    def posted(at: float, cost: float) -> tuple[float, float]:
+        sight = Sight("Bash make", cost_usd=cost, started=1000.0, before=40.0)
+        store.post(Bulletin(at, "here", 77, 1.0, 2, sights={goal.id: sight}))
+        now = store.goal(goal.id)
+        return now.seconds, now.cost_usd
 
-    assert [posted(1050.0), posted(1062.5)] == [90.0, 102.5]
-    store.note(goal, unmerged={"proven": True}, seconds=104.0)
-    assert posted(1100.0) == 104.0, "it is being merged"
+    assert [posted(1050.0, 0.1), posted(1062.5, 0.3)] == [(90.0, 0.1), (102.5, 0.3)]
+    store.note(goal, unmerged={"proven": True}, seconds=104.0, cost_usd=0.25)
+    assert posted(1100.0, 0.3) == (104.0, 0.25), "it is being merged: an estimate has given way to what was named"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"at": "now"}', '{"at": 1, "budget": {}, "sights": {"x": 1}}'])

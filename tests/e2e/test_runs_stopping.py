@@ -156,12 +156,19 @@ def hook(batch: Batch, upstream: Path, name: str) -> Path:
     return hold
 
 
+def _at_its_merge(batch: Batch) -> bool:
+    """Whether its worker tells of a goal as being merged, and no longer of its attempt, whose time would go on."""
+    told = batch.bulletin()
+    return told is not None and len(told.merging) == 1 and not told.sights
+
+
 def test_a_slow_check_does_not_hold_up_ctrl_c(batch: Batch, ledger: Ledger) -> None:
     slow = Slow(batch)
     batch.upstream(check=slow.check)
     batch.goal("one", ledger.writes("one", 2, seconds=0), repo="upstream")
     with batch.start(batch.root / "goals") as running:
         slow.wait()
+        wait_until(lambda: _at_its_merge(batch), "the worker to tell of a merge alone")
         started = descendants(running)
         running.send(signal.SIGINT)
         asked = time.monotonic()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ralph.batch.bulletin import Bulletin
 from ralph.batch.database import default_url
 from ralph.batch.store import open_store
 from tests.support.git_repos import commits, git, make_repo
@@ -112,10 +113,18 @@ class Batch:
         assert shown.exit_code == 0, shown.stderr
         return json.loads(shown.stdout)
 
+    def bulletin(self) -> Bulletin | None:
+        """What its worker has said last."""
+        store = open_store(default_url(self.ralph_dir), create=False)
+        if store is None:
+            return None
+        told = store.bulletin()
+        store.close()
+        return told
+
     def cautions(self) -> tuple[str, ...]:
         """What its worker says at present to keep work from being merged."""
-        store = open_store(default_url(self.ralph_dir), create=False)
-        told = store.bulletin() if store is not None else None
+        told = self.bulletin()
         return () if told is None else told.cautions
 
     @property
