@@ -29,6 +29,17 @@ def test_a_summary_says_what_else_is_queued_and_how_to_go_on(capsys: pytest.Capt
     assert last == OVER
 
 
+def test_commands_in_ralphs_own_notes_name_the_queue_and_words_of_agents_stay_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress = Progress(as_json=False, quiet=False, flag=" --db sqlite:////srv/q")
+    progress(News(0.0, Kind.NOTE, "log in; then: ralph-runs retry g7"))
+    progress(News(0.0, Kind.ITERATION, "iteration 1: wrote how ralph-runs retry works"))
+    note, iteration = capsys.readouterr().out.splitlines()
+    assert note.endswith("log in; then: ralph-runs retry --db sqlite:////srv/q g7")
+    assert iteration.endswith("iteration 1: wrote how ralph-runs retry works")
+
+
 def test_what_a_view_has_covered_is_written_whole_when_it_ends() -> None:
     near, far = os.openpty()
     termios.tcsetwinsize(far, (24, 80))

@@ -19,7 +19,7 @@ from ralph.ui.sanitise import visible
 _NAME = 20
 _LONGEST = 4_000
 _MOST_WITHHELD = 20
-OPENINGS: Mapping[Kind, str] = {
+_OPENINGS: Mapping[str, str] = {
     Kind.STARTED: "started ",
     Kind.CHECK: "check ",
     Kind.WAITING: "waits: ",
@@ -30,6 +30,11 @@ OPENINGS: Mapping[Kind, str] = {
     Kind.REQUEUED: "queued again: ",
     Kind.CANCELLED: "cancelled: ",
 }
+
+
+def worded(kind: str, text: str, flag: str) -> str:
+    """News in a line; the commands in ralph's own notes name the queue, which somebody else may read them of."""
+    return _OPENINGS.get(kind, "") + (naming(text, flag) if kind == Kind.NOTE else text)
 
 
 class Progress:
@@ -77,7 +82,7 @@ class Progress:
             clock = time.strftime("%H:%M:%S", time.localtime(news.at))
             width = self._outlet.width
             room = _LONGEST if width is None or self.is_covered else width - _NAME - 12  # what is kept is kept whole
-            said = cut(OPENINGS.get(news.kind, "") + news.text, room)
+            said = cut(worded(news.kind, news.text, self._flag), room)
             named = cut(who, _NAME if width is not None else _LONGEST)
             line = f"{clock}  {padded(named, _NAME)}  {said}".rstrip()
             if not self.is_covered:

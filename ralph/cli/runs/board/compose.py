@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ralph.batch.goals import BatchGoal
-from ralph.batch.news import Kind
 from ralph.cli.runs.board.board import Board, Happening, Transcript
 from ralph.cli.runs.board.header import header, totals
 from ralph.cli.runs.board.keyline import help_page, keyline
@@ -14,7 +13,7 @@ from ralph.cli.runs.board.needs import needs_lines
 from ralph.cli.runs.board.table import activity, columns_for, heading, row, sign
 from ralph.cli.runs.board.view import View, place, scrolled, shown
 from ralph.cli.runs.board.wording import cell, joined, rule
-from ralph.cli.runs.progress import OPENINGS
+from ralph.cli.runs.progress import worded
 from ralph.ui.paint import Line, Tone, line
 from ralph.ui.sanitise import one_line
 
@@ -132,13 +131,9 @@ def _event(board: Board, news: Happening, columns: int) -> Line:
     goal = None if news.goal is None else board.lineup.known.get(news.goal)
     who = "ralph-runs" if news.goal is None else f"g{news.goal}" if goal is None else f"{goal.label} {goal.name}"
     named = 12 if columns < 72 else 20
-    words = one_line(f"{_opening(news.kind)}{news.text}", max(columns, 1))
+    words = one_line(worded(news.kind, news.text, board.flag), max(columns, 1))
     tone = _TONES.get(news.kind, Tone.PLAIN)
     return line((f"{clock(news.at)}  ", Tone.DIM), cell(who, named), "  ", (words, tone))
-
-
-def _opening(kind: str) -> str:
-    return OPENINGS.get(Kind(kind), "") if kind in list(Kind) else ""
 
 
 def _transcript(board: Board, view: View, columns: int, rows: int) -> tuple[View, list[Line]]:
