@@ -13,6 +13,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.schema import CreateColumn
 
 from ralph.errors import QueueError, StateError, UsageError
@@ -125,10 +126,12 @@ def connect(url: str, *, create: bool) -> sa.Engine | None:
         if not file.exists() and not create:
             return None
         make_private_directory(file.parent)
-    engine = sa.create_engine(_parsed(url))
     if file is not None:
+        # As many as ask: each thread that waits for a lock holds one, and the scheduler must not wait for theirs.
+        engine = sa.create_engine(_parsed(url), max_overflow=-1)
         _set_up_sqlite(engine)
     else:
+        engine = sa.create_engine(_parsed(url))
         _set_up_postgresql(engine)
     try:
         with faults_named(engine.url):
@@ -195,6 +198,8 @@ def faults_named(url: sa.URL) -> Generator[None]:
     """Translate a database's refusal into a fault that names it; passwords are not shown."""
     try:
         yield
+    except PoolTimeout as error:
+        raise QueueError(f"the queue {_shown(url)} cannot be used: too many wait for it", "start again") from error
     except DBAPIError as error:
         why = " ".join(str(error.orig).split()).partition(" DETAIL:")[0]
         hint = _HINTS.get(_refusal(error) or 0, "see that it can be reached and written")

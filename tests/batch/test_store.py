@@ -453,3 +453,18 @@ def test_a_file_that_was_moved_away_takes_nothing_more(tmp_path: Path) -> None:
     (tmp_path / "elsewhere.sqlite").rename(tmp_path / "runs.sqlite")
     assert not store.paused
     store.close()
+
+
+def test_however_many_wait_for_a_lock_others_still_read(tmp_path: Path) -> None:
+    store = opened(default_url(tmp_path))
+    (submitted,) = store.submit([asked("login")], State.QUEUED)
+    store.be_patient(lambda: 600.0)
+    waiting = [threading.Thread(target=store.comment, args=(submitted.goal, "user", str(each))) for each in range(20)]
+    with locked(tmp_path / "runs.sqlite"):
+        for writer in waiting:
+            writer.start()
+        assert [goal.name for goal in store.goals()] == ["login"]
+    for writer in waiting:
+        writer.join()
+    assert len(store.comments(submitted.goal)) == 20
+    store.close()
