@@ -79,7 +79,8 @@ class QueueWorker:
         self._gate, self._controls, self._rules, self._signals = gate, controls, rules, signals
         self._purse, self._posting, self._still_sole = purse, posting, still_sole
         self._worked: set[int] = set(order.named)
-        self._last_comment = 0
+        self._passed_on: dict[int, int] = {}
+        """The last of all comments when those on each goal were passed on."""
         self._asked_at = math.inf
         self._is_paused = False
         self._foretold_at = 0
@@ -189,14 +190,18 @@ class QueueWorker:
 
     def _pass_on_comments(self, running: Mapping[int, BatchGoal]) -> None:
         """Tell running sessions what the user remarks meanwhile; what came before stands in their goals' texts."""
-        for comment in self._store.comments_after(self._last_comment):
-            goal, heard = running.get(comment.goal), self._controls.heard.get(comment.goal)
-            if comment.author == USER and goal is not None and heard is not None and comment.id > heard:
-                directory = self._premises.run_directory(goal)
-                if not directory.is_dir():
-                    return  # its run is about to begin: the next time
-                Mailbox(directory).post(Act.TELL, comment.text, timestamp(comment.at))
-            self._last_comment = comment.id
+        begun = {
+            number: max(heard, self._passed_on.get(number, 0))
+            for number, heard in list(self._controls.heard.items())
+            if number in running and self._premises.run_directory(running[number]).is_dir()  # else its run is to begin
+        }
+        comments = self._store.comments_after(min(begun.values())) if begun else []
+        for comment in comments:
+            if comment.author == USER and comment.id > begun.get(comment.goal, comment.id):
+                mailbox = Mailbox(self._premises.run_directory(running[comment.goal]))
+                mailbox.post(Act.TELL, comment.text, timestamp(comment.at))
+        if comments:
+            self._passed_on |= {number: max(last, comments[-1].id) for number, last in begun.items()}
 
     def _heed_pause(self) -> None:
         if (paused := self._store.paused) == self._is_paused:
