@@ -210,6 +210,12 @@ def test_comments_that_cannot_be(queued: Path, ralph_runs: Ralph) -> None:
     assert ralph_runs("comment", "g1", "-- not a flag").stdout == "g1 log-in: its next attempt is told\n"
 
 
+def test_who_comments_is_told_all_that_is_known_as_by_show(cut_off: Path, ralph_runs: Ralph) -> None:
+    said = document(ralph_runs("comment", "g2", "hurry", "--json"))
+    assert said == document(ralph_runs("show", "g2", "--json"))
+    assert (said["cut_off"], said["comments"][-1]["text"]) == (True, "hurry")
+
+
 def test_logs_of_what_has_not_run(queued: Path, ralph_runs: Ralph) -> None:
     refused(ralph_runs("logs", "g2"), "g2 set-up has not run yet: it is queued")
 

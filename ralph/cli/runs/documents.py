@@ -1,6 +1,8 @@
 """Goals of a queue as programs read them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from ralph.batch.clearing import Holding
 from ralph.batch.goals import BatchGoal, Comment, State
@@ -29,24 +31,42 @@ def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
     }
 
 
-def document(
-    goal: BatchGoal, comments: Sequence[Comment], clone: str = "", mirror: str = "", *, cut_off: bool = False
-) -> dict[str, object]:
-    """All that is known of one goal; `clone` is empty where there is none, `mirror` where it has not its branch."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that is known of one goal."""
+
+    goal: BatchGoal
+    comments: Sequence[Comment]
+    clone: Path | None
+    mirror: Path | None
+    """Where its branch is to be had, if it is there."""
+    kept: Sequence[str]
+    """The refs under which the mirror keeps what was only in a clone that is gone."""
+    look: str
+    """The command that lists them."""
+    cut_off: bool
+    paused: bool
+
+
+def document(known: Known) -> dict[str, object]:
+    """All that is known of one goal; a clone or mirror that is not there is empty."""
+    goal = known.goal
     return {
-        **row(goal, cut_off=cut_off),
+        **row(goal, cut_off=known.cut_off),
         "path": goal.path,
         "body": goal.text,
         "starts": goal.starts,
         "merge": goal.merge,
         "settings": dict(goal.settings),
-        "clone": clone,
-        "mirror": mirror,
+        "clone": str(known.clone or ""),
+        "mirror": str(known.mirror or ""),
         "created_at": timestamp(goal.created_at),
         "updated_at": timestamp(goal.updated_at),
         "comments": [
-            {"at": timestamp(comment.at), "author": comment.author, "text": comment.text} for comment in comments
+            {"at": timestamp(comment.at), "author": comment.author, "text": comment.text} for comment in known.comments
         ],
+        "kept": list(known.kept),
+        "paused": known.paused,
     }
 
 

@@ -66,12 +66,14 @@ def comment(
     from ralph import jsonline
     from ralph.cli.runs import documents
     from ralph.cli.runs.queues import find, whereabouts
+    from ralph.cli.runs.viewing import known_of
 
     _refuse_words(text, "comment")
-    store, (found,) = find(whereabouts(db), [goal])
+    place = whereabouts(db)
+    store, (found,) = find(place, [goal])
     store.comment(found, "user", text.strip())
     if as_json:
-        typer.echo(jsonline.encode(documents.document(found, store.comments(found))))
+        typer.echo(jsonline.encode(documents.document(known_of(found, place, store))))
     elif found.state == "done":
         typer.echo(f"{found.label} {found.name}: kept; it is done, and no attempt will read it")
     else:
@@ -172,7 +174,7 @@ def _decide(
         decided = [act(goal) for goal in sorted(goals, key=lambda goal: goal.state in states)]
     decided.sort(key=lambda goal: [one.id for one in goals].index(goal.id))
     if as_json:
-        typer.echo(jsonline.encode([documents.row(goal) for goal in decided]))
+        typer.echo(jsonline.encode([documents.row(goal, cut_off=cut_off) for goal in decided]))
         return
     for goal in decided:
         at_merge = f"was cut off while it was merged: ralph-runs run{place.flag} gives it up, unless that was done"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ralph.batch.clearing import Holding, What
 from ralph.batch.discarding import kept_below
-from ralph.batch.goals import BatchGoal, Comment, State
+from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import waits_in_vain
 from ralph.batch.remotes import without_password
 from ralph.batch.store import Submitted
 from ralph.budget import is_limit_reached
+from ralph.cli.runs.documents import Known
 from ralph.cli.runs.queues import naming
 from ralph.quantities import format_money, format_size, timestamp
 from ralph.ui.columns import columns
@@ -127,24 +128,11 @@ def _why(goal: BatchGoal, waits: dict[int, str], *, cut_off: bool, flag: str = "
     return waits.get(goal.id) or ("" if goal.reason == goal.state else goal.reason)
 
 
-def details(
-    goal: BatchGoal,
-    comments: Sequence[Comment],
-    everything: Sequence[BatchGoal],
-    clone: Path | None,
-    mirror: Path | None,
-    look: str = "",
-    *,
-    cut_off: bool,
-    paused: bool = False,
-    flag: str = "",
-) -> list[str]:
-    """All that is known of one goal, and what can be done next; `mirror` is where its branch is to be had.
-
-    `look` is a command that lists what else is kept of it.
-    """
-    step = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=paused)
-    known = {other.id: other for other in everything}
+def details(known: Known, everything: Sequence[BatchGoal], *, flag: str = "") -> list[str]:
+    """All that is known of one goal, and what can be done next."""
+    goal, cut_off = known.goal, known.cut_off
+    step = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=known.paused)
+    others = {other.id: other for other in everything}
     starts = f"{goal.starts} start{'' if goal.starts == 1 else 's'}" if goal.starts != goal.attempts else ""
     facts = {
         "goal": [goal.label, goal.name, goal.title],
@@ -152,13 +140,13 @@ def details(
         "attempts": [str(goal.attempts), starts] if goal.starts else [],
         "cost": [cost(goal)],
         "repo": [without_password(goal.repo), f"branch {goal.branch}"],
-        "clone": [str(clone)] if clone else [],
-        "work": [f"git fetch {shlex.join([str(mirror), goal.branch])}"] if mirror else [],
-        "saved": [look],
+        "clone": [str(known.clone or "")],
+        "work": [f"git fetch {shlex.join([str(known.mirror), goal.branch])}"] if known.mirror else [],
+        "saved": [known.look] if known.kept else [],
         "file": [goal.path],
         "priority": [str(goal.priority)] if goal.priority else [],
         "after": [
-            ", ".join(f"{known[number].label} {known[number].name} ({known[number].state})" for number in goal.after)
+            ", ".join(f"{others[number].label} {others[number].name} ({others[number].state})" for number in goal.after)
         ],
         "merge": [goal.merge or ""],
         "settings": [f"{name} {value}" for name, value in goal.settings.items()],
@@ -171,7 +159,7 @@ def details(
         for label, parts in facts.items()
     }
     lines = [f"{label:<{_LABEL}} {text}" for label, text in said.items() if text]
-    for comment in comments:
+    for comment in known.comments:
         lines += ["", f"{timestamp(comment.at)}  {one_line(comment.author, 40)}"]
         lines += [f"  {line}".rstrip() for line in visible(comment.text).rstrip().splitlines()]
     return lines

@@ -1,10 +1,16 @@
 """`ralph-runs list` and `show`: the queue, and one goal of it."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ralph.cli.runs import flags
+
+if TYPE_CHECKING:  # loaded when a command is called
+    from ralph.batch.goals import BatchGoal
+    from ralph.batch.store import Store
+    from ralph.cli.runs.documents import Known
+    from ralph.cli.runs.queues import Whereabouts
 
 
 def list_(
@@ -42,30 +48,41 @@ def list_(
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show a goal: its state and why, attempts, cost, branch, clone, what it comes after, history, the next step."""
     from ralph import jsonline
-    from ralph.batch.discarding import kept
-    from ralph.batch.mirror import open_mirror
-    from ralph.batch.premises import premises
     from ralph.cli.runs import documents, tables
-    from ralph.cli.runs.queues import find, is_cut_off, whereabouts
+    from ralph.cli.runs.queues import find, whereabouts
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
-    working = premises(place.ralph_dir, store.queue_id).clone(found)
-    clone = working if working.is_dir() else None
-    bare = open_mirror(place.ralph_dir, found.repo).bare
-    saved = kept(bare, working, found.branch) if bare.path.is_dir() else []
-    # A branch that is merged is removed from the mirror: one that is there has work that is nowhere else.
-    mirror = bare.path if bare.path.is_dir() and bare.commit_at(f"refs/heads/{found.branch}") else None
-    comments = store.comments(found)
-    cut_off = is_cut_off(place, [found])
+    known = known_of(found, place, store)
     if as_json:
-        told = documents.document(found, comments, str(clone or ""), str(mirror or ""), cut_off=cut_off)
-        typer.echo(jsonline.encode({**told, "kept": saved, "paused": store.paused}))
+        typer.echo(jsonline.encode(documents.document(known)))
     else:
-        look = tables.look_at_kept(bare.path, working, found.branch) if saved else ""
-        circumstances = {"cut_off": cut_off, "paused": store.paused}
-        lines = tables.details(found, comments, store.goals(), clone, mirror, look, **circumstances, flag=place.flag)
-        typer.echo("\n".join(lines))
+        typer.echo("\n".join(tables.details(known, store.goals(), flag=place.flag)))
+
+
+def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known":
+    """Look up what there is of a goal besides its row."""
+    from ralph.batch.discarding import kept
+    from ralph.batch.mirror import open_mirror
+    from ralph.batch.premises import premises
+    from ralph.cli.runs import tables
+    from ralph.cli.runs.documents import Known
+    from ralph.cli.runs.queues import is_cut_off
+
+    working = premises(place.ralph_dir, store.queue_id).clone(goal)
+    bare = open_mirror(place.ralph_dir, goal.repo).bare
+    has_mirror = bare.path.is_dir()
+    return Known(
+        goal,
+        store.comments(goal),
+        clone=working if working.is_dir() else None,
+        # A branch that is merged is removed from the mirror: one that is there has work that is nowhere else.
+        mirror=bare.path if has_mirror and bare.commit_at(f"refs/heads/{goal.branch}") else None,
+        kept=kept(bare, working, goal.branch) if has_mirror else [],
+        look=tables.look_at_kept(bare.path, working, goal.branch),
+        cut_off=is_cut_off(place, [goal]),
+        paused=store.paused,
+    )
 
 
 def _state(written: str | None) -> str | None:
