@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import termios
+import time
 
 import pytest
 
@@ -38,6 +39,24 @@ def test_commands_in_ralphs_own_notes_name_the_queue_and_words_of_agents_stay_as
     note, iteration = capsys.readouterr().out.splitlines()
     assert note.endswith("log in; then: ralph-runs retry --db sqlite:////srv/q g7")
     assert iteration.endswith("iteration 1: wrote how ralph-runs retry works")
+
+
+def test_a_reader_who_does_not_read_holds_nobody_up_who_is_asked_to_end() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(write, bytes(65536)):
+            pass
+    os.set_blocking(write, True)
+    with os.fdopen(write, "w") as pipe, contextlib.redirect_stdout(pipe):
+        progress = Progress(as_json=False, quiet=False)
+        progress.asked_to_end = lambda: True
+        began = time.monotonic()
+        progress(News(0.0, Kind.NOTE, "stopping"))
+        assert time.monotonic() - began < 30, "else it has a minute"
+        os.close(read)
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
 
 
 def test_what_a_view_has_covered_is_written_whole_when_it_ends() -> None:

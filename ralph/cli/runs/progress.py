@@ -1,9 +1,10 @@
 """What a queue worker tells, as it happens: lines for people, or one JSON object a line; and how it ended."""
 
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ralph import jsonline
 from ralph.batch.goals import BatchGoal, State
@@ -42,7 +43,11 @@ class Progress:
 
     def __init__(self, *, as_json: bool, quiet: bool, flag: str = "") -> None:
         """`flag`: how a command names the queue."""
-        self._outlet = Outlet(sys.stdout)
+        self.asked_to_end: Callable[[], bool] = lambda: False
+        """Whether the user has asked for the end: a reader who has stopped reading is waited for no longer then."""
+        self._outlet = Outlet(sys.stdout, self._in_haste)
+        self._turn = threading.Lock()
+        """A view that breaks uncovers the lines in its own thread, while others write more."""
         self._json = as_json
         self._quiet = quiet
         self._flag = flag
@@ -53,6 +58,9 @@ class Progress:
         self.is_covered = False
         """Something else shows what happens, where lines would stand."""
         self._withheld: deque[str] = deque(maxlen=_MOST_WITHHELD)
+
+    def _in_haste(self) -> bool:
+        return self.asked_to_end()
 
     def submitted(self, goals: Sequence[Submitted], everything: Sequence[BatchGoal]) -> None:
         """Say what came of the goals that were asked for, and which others the queue holds: they are worked on, too."""
@@ -70,6 +78,10 @@ class Progress:
 
     def __call__(self, news: News) -> None:
         """Show something that has happened."""
+        with self._turn:
+            self._show(news)
+
+    def _show(self, news: News) -> None:
         if news.goal is not None:
             self._seen.add(news.goal.id)
         if self._quiet and news.text == PAUSED:  # who waits for the table should know why there is none
@@ -96,13 +108,14 @@ class Progress:
 
     def uncover(self, note: str = "") -> None:
         """Write lines again, those first that were about the whole queue; nothing if they are written already."""
-        if not self.is_covered:
-            return
-        self.is_covered = False
-        lines = [*self._withheld, *([f"note: {visible(note)}"] if note else [])]
-        self._withheld.clear()
-        if lines:
-            self._write_lines(lines)
+        with self._turn:
+            if not self.is_covered:
+                return
+            self.is_covered = False
+            lines = [*self._withheld, *([f"note: {visible(note)}"] if note else [])]
+            self._withheld.clear()
+            if lines:
+                self._write_lines(lines)
 
     def summary(self, goals: Sequence[BatchGoal], exit_code: int, over: str = "") -> None:
         """Say how the goals that were worked on ended; `over`: why the budget ended all, and what there is to do."""

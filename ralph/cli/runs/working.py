@@ -141,24 +141,21 @@ class _Order:
 
         return Progress(as_json=self.as_json, quiet=self.quiet, flag=self.place.flag)
 
-    def beside(
-        self, store: "Store", progress: "Progress"
-    ) -> "Callable[[Callable[[], Bulletin], Signals], AbstractContextManager[object]]":
+    def view(
+        self, store: "Store", progress: "Progress", bulletin: "Callable[[], Bulletin]", signals: "Signals"
+    ) -> AbstractContextManager[object]:
         """The dashboard, where somebody can see it and press keys; elsewhere nothing but the lines of `progress`."""
         from ralph.ui.terminal import is_attended, terminal
 
         screen = terminal(sys.stdout, self.place.env)
         if self.as_json or self.quiet or not screen.lively or not is_attended(sys.stdin):
-            return lambda _bulletin, _signals: nullcontext()
+            return nullcontext()
         from ralph.cli.runs.board.drawing import Ground
         from ralph.cli.runs.board.showing import Showing
         from ralph.cli.runs.board.source import Source
 
-        def show(bulletin: "Callable[[], Bulletin]", signals: "Signals") -> Showing:
-            ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
-            return Showing(ground, Source(self.place, store, bulletin), self.place, store, progress, signals)
-
-        return show
+        ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
+        return Showing(ground, Source(self.place, store, bulletin), self.place, store, progress, signals)
 
 
 def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
@@ -174,6 +171,11 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
     place, progress = order.place, order.progress
     store = made(place)
     worked, over, fault = Worked(0), "", None
+
+    def beside(bulletin: "Callable[[], Bulletin]", signals: "Signals") -> AbstractContextManager[object]:
+        progress.asked_to_end = lambda: signals.count > 0
+        return order.view(store, progress, bulletin, signals)
+
     # Sole before anything is taken in: a refusal leaves the queue as it was.
     with BatchNotices(place, progress) as notices, sole_worker(place.url) as still_sole:
         submitted = store.submit(submissions, State.QUEUED, alone=True)
@@ -190,7 +192,7 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
                 agent=place.agent,
                 still_sole=still_sole,
                 tell=notices,
-                beside=order.beside(store, progress),
+                beside=beside,
             )
             over = notices.ended(worked, store.goals(), order.command)
         except Exception as error:  # nobody may be there to see it
