@@ -184,9 +184,10 @@ class Guardian:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        if self._pid:  # 0 would be ralph's own group
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
         self._pid = 0
         self._swept = True
         sweep()

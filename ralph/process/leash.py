@@ -14,7 +14,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -37,6 +37,9 @@ The second request that a ralph hears of, whichever it is, has it kill its agent
 _CHUNK = 1 << 16
 _LONGEST = 4 << 20
 """A longer line is passed over: what a parent acts on is short, and fifty children share its memory."""
+
+_LISTEN = 0.5
+"""Seconds between two looks whether a child that is listened to is to end."""
 
 _LOOK = 1.0
 """Seconds between two looks at a child that says nothing: has it left, is a step of its stop due?"""
@@ -112,6 +115,16 @@ class Leashed:
             elif left == 0.0:
                 return []
         return None
+
+    def lines(self, requests: Callable[[], int]) -> Iterator[bytes]:
+        """Every line that the child prints until it ends; `requests`: whether it is to end soon (1), or now (2)."""
+        while (lines := self.read(_LISTEN)) is not None:
+            yield from lines
+            asked = requests()
+            if asked > 1:
+                self.kill()
+            elif asked:
+                self.stop()
 
     def signal(self, number: int) -> None:
         """Signal the child, if it still runs; it alone, for the git that it has at work is to end its work."""
