@@ -75,19 +75,36 @@ def run_git(
 ) -> tuple[int, str, str]:
     """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it.
 
-    After `limit` seconds it is ended with all that it started: another repository can keep silent for ever. A status
-    below 0 is the signal that has killed it: what can be done twice was tried again before.
+    After `limit` seconds it is ended with all that it started, another repository can keep silent for ever; nothing is
+    said to it then. A status below 0 is the signal that has killed it: what can be done twice was tried again before.
     """
+    if said is not None and limit is not None:
+        raise ValueError("a git that is given something to read is given time, too")
     outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit)
     for _ in range(_MOST_TRIES - 1):
-        if outcome[0] >= 0 or _verb(args) not in _REPEATABLE:
+        if outcome[0] >= 0 or not _is_repeatable(args):
             break
         outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit)
     return outcome
 
 
+def _is_repeatable(args: Sequence[str]) -> bool:
+    words = _command(args)
+    sets_a_ref = words[0] == "update-ref" and len(words) == 3 and not words[1].startswith("-")
+    return words[0] in _REPEATABLE or sets_a_ref
+
+
 def _verb(args: Sequence[str]) -> str:
-    return next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+    return _command(args)[0]
+
+
+def _command(args: Sequence[str]) -> Sequence[str]:
+    """What git is to do, without what comes before that."""
+    for number, arg in enumerate(args):
+        is_of_an_option = number > 0 and args[number - 1] in ("-C", "-c")
+        if not arg.startswith("-") and not is_of_an_option:
+            return args[number:]
+    return ["git"]
 
 
 def _run_once(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph.errors import RepoError, UsageError
+from ralph.gitcommand import succeeded
 from ralph.gitrepo import clone, clone_path, open_repo, require_branch_name
 from tests.support.git_repos import EMAIL, commit_all, git, make_repo
 
@@ -740,3 +741,9 @@ def test_the_last_iteration_stays_on_the_line_of_first_parents(repo: Path) -> No
     git(repo, "merge", "--quiet", "--ff-only", "other")
     assert open_repo(repo).hold("main", tip).undone == ("moved the branch off its last commit",)
     assert git(repo, "rev-parse", "main") == tip
+
+
+def test_a_fault_names_what_git_was_to_do_whatever_came_before_it(tmp_path: Path) -> None:
+    asked = ("-c", "core.bare=true", "-C", "/some/where", "--git-dir=/x", "read-tree", "-m", "main")
+    with pytest.raises(RepoError, match=r"^git read-tree failed in .*: fatal: no$"):
+        succeeded(tmp_path, asked, (128, "", "fatal: no"))

@@ -12,7 +12,7 @@ from ralph.batch.engine import Record
 from ralph.batch.goals import BatchGoal, Comment
 from ralph.batch.mirror import Mirror
 from ralph.batch.premises import Premises
-from ralph.batch.retrying import told
+from ralph.batch.retrying import told, was_told
 from ralph.batch.statekeeping import keep_state
 from ralph.budget import Meter, Spend
 from ralph.errors import RepoError
@@ -33,7 +33,6 @@ from ralph.gitcommand import GitKilled
 from ralph.process import Leashed
 from ralph.verdict import Verdict
 
-_LISTEN = 0.5
 _UNUSABLE = 2
 _LONGEST = 4_000
 
@@ -79,26 +78,25 @@ class Outcome:
 
 def recorded_outcome(record: Record) -> Outcome:
     """Read back what `Outcome.record` wrote."""
-    cost = record.get("cost_usd")
-    exit_code = record.get("exit_code")
+    exit_code, text = record.get("exit_code"), jsonline.text
     return Outcome(
-        exit_code if isinstance(exit_code, int) else 1,
-        jsonline.text(record.get("reason")),
-        record.get("proven") is True,
-        jsonline.text(record.get("run")),
-        float(cost) if isinstance(cost, int | float) else None,
-        jsonline.count(record.get("iterations")),
-        jsonline.text(record.get("end")),
-        jsonline.text(record.get("done")),
-        jsonline.text(record.get("hint")),
-        jsonline.text(record.get("account")),
-        jsonline.text(record.get("check")),
-        None if record.get("tokens") is None else jsonline.count(record.get("tokens")),
-        jsonline.amount(record.get("seconds")) or 0.0,
-        jsonline.text(record.get("head")),
-        jsonline.text(record.get("limit")),
-        _instant(record.get("not_before")),
-        record.get("lent") is True,
+        exit_code=exit_code if isinstance(exit_code, int) else 1,
+        reason=text(record.get("reason")),
+        proven=record.get("proven") is True,
+        run=text(record.get("run")),
+        cost_usd=_figure(record.get("cost_usd")),
+        iterations=jsonline.count(record.get("iterations")),
+        end=text(record.get("end")),
+        done=text(record.get("done")),
+        hint=text(record.get("hint")),
+        account=text(record.get("account")),
+        check=text(record.get("check")),
+        tokens=None if record.get("tokens") is None else jsonline.count(record.get("tokens")),
+        seconds=jsonline.amount(record.get("seconds")) or 0.0,
+        head=text(record.get("head")),
+        limit=text(record.get("limit")),
+        not_before=_figure(record.get("not_before")),
+        lent=record.get("lent") is True,
     )
 
 
@@ -134,20 +132,14 @@ def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) 
         stderr_log=complaints(kit.premises, goal),
     )
     with leashed as child, kit.at_work(child):
-        while (lines := child.read(_LISTEN)) is not None:
-            for line in lines:
-                heard.hear(line)
-            requests = kit.stop_requests()
-            if requests > 1:
-                child.kill()
-            elif requests:
-                child.stop()
+        for line in child.lines(kit.stop_requests):
+            heard.hear(line)
         exit_code = child.exit_code
     outcome = _outcome(exit_code if exit_code is not None else 1, heard, kit.premises, goal)
     head = ""
     try:
         head = kit.mirror.save(clone, goal.branch, _kept(goal, kit)) or ""
-    except GitKilled:  # that says nothing of the clone: the next start finds what has ended here
+    except GitKilled:  # that says nothing of the clone: the next start finds what has ended here (`unheard_end`)
         raise
     except RepoError:  # the agent has broken its clone: what was saved before is what there is
         pass
@@ -158,13 +150,14 @@ def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) 
 
 
 def unheard_end(goal: BatchGoal, kit: AttemptKit) -> Outcome | None:
-    """The end of a run that was done when its queue worker was killed, before that could be written down.
+    """The end of a run that is done, where nobody came to write that down: the worker was killed, or its git.
 
-    Its child would begin another run, and do everything again. None: the present start has not come so far.
+    Its child would begin another run, and do everything again. None: it has not come so far, or for another text.
     """
     result = _result_of(goal, kit)
-    begun = complaints(kit.premises, goal).exists() and goal.run != "" and result.get("run") == goal.run
-    if not begun or result.get("exit_code") != 0:
+    if not goal.run or result.get("run") != goal.run or result.get("exit_code") != 0:
+        return None
+    if not was_told(goal, _text(kit.premises.goal_file(goal))):
         return None
     tip = kit.mirror.save(kit.premises.clone(goal), goal.branch, _kept(goal, kit))
     if tip is None or tip != result.get("head"):
@@ -204,11 +197,13 @@ class _Heard:
         self._goal, self._kit = goal, kit
 
     def hear(self, line: bytes) -> None:
-        with contextlib.suppress(jsonline.Malformed, ValueError):  # of a newer ralph, or none of ralph's
+        try:
             said = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
             event = from_json(said)
-            self._take_in(event)
-            self._kit.observe(event, jsonline.text(said.get("at")), self._meter.total)
+        except (jsonline.Malformed, ValueError):
+            return  # of a newer ralph, or none of ralph's
+        self._take_in(event)
+        self._kit.observe(event, jsonline.text(said.get("at")), self._meter.total)
 
     def _take_in(self, event: Event) -> None:
         match event:
@@ -243,39 +238,42 @@ def _outcome(exit_code: int, heard: _Heard, premises: Premises, goal: BatchGoal)
     )  # fmt: skip
     if result.get("exit_code") != exit_code:
         return plain
-    cost = result.get("cost_usd")
     return replace(
         plain,
         reason=jsonline.text(result.get("reason")),
         hint=jsonline.text(result.get("hint")),
         proven=exit_code == 0 and result.get("proven") is True,
         done=_done(premises.run_directory(goal) / "progress.jsonl"),
-        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        cost_usd=_figure(result.get("cost_usd")),
         tokens=None if result.get("tokens") is None else jsonline.count(result.get("tokens")),
         limit=jsonline.text(result.get("limit")),
-        not_before=_instant(result.get("not_before")),
+        not_before=_figure(result.get("not_before")),
     )
 
 
-def _instant(value: object) -> float | None:
+def _figure(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _result(path: Path) -> Mapping[str, object]:
     try:
-        return jsonline.mapping(jsonline.decode(path.read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, jsonline.Malformed):
+        return jsonline.mapping(jsonline.decode(_text(path)))
+    except jsonline.Malformed:
         return {}
+
+
+def _text(path: Path) -> str:
+    """What a file holds, if it is there and can be read."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def _done(progress: Path) -> str:
     """What the iterations of a run have done, each in its own words; DONE is a claim, and says nothing of that."""
     said: list[str] = []
-    try:
-        lines = progress.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return ""  # no iteration was finished
-    for line in lines:
+    for line in _text(progress).splitlines():
         with contextlib.suppress(jsonline.Malformed):
             summary = " ".join(jsonline.text(jsonline.mapping(jsonline.decode(line)).get("summary")).split())
             if summary and summary != Verdict.DONE:
@@ -285,10 +283,7 @@ def _done(progress: Path) -> str:
 
 def _why(exit_code: int, premises: Premises, goal: BatchGoal) -> str:
     """What a child that left no result has complained of, in a line."""
-    try:
-        lines = complaints(premises, goal).read_text("utf-8", "replace").splitlines()
-    except OSError:
-        lines = []
+    lines = _text(complaints(premises, goal)).splitlines()
     faults = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     if exit_code < 0:
         return f"killed by signal {-exit_code}"

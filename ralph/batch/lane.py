@@ -49,6 +49,9 @@ class Lanes:
         except (DiskError, QueueError) as error:
             self._controls.fault = error
             return Landing(Landed.STOPPED, error.message)
+        except OSError as error:
+            self._controls.fault = DiskError(error.filename or self._premises.root, error)
+            return Landing(Landed.STOPPED, self._controls.fault.message)
         except RalphError as error:
             return Landing(Landed.HELD, error.message)
         finally:

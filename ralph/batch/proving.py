@@ -10,8 +10,6 @@ from ralph.batch.merging import CheckOutcome
 from ralph.files import make_private_directory
 from ralph.process import Leashed
 
-_LISTEN = 0.5
-
 
 def check_checkout(
     checkout: Path,
@@ -26,15 +24,9 @@ def check_checkout(
     report: Mapping[str, object] = {}
     argv = [sys.executable, "-P", "-m", "ralph", "check", "--json", *flags]
     with Leashed(argv, cwd=checkout, environment=env, stderr_log=complaints) as child:
-        while (lines := child.read(_LISTEN)) is not None:
-            for line in lines:
-                with contextlib.suppress(jsonline.Malformed, UnicodeDecodeError):
-                    report = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
-            requests = stop_requests()
-            if requests > 1:
-                child.kill()
-            elif requests:
-                child.stop()
+        for line in child.lines(stop_requests):
+            with contextlib.suppress(jsonline.Malformed, UnicodeDecodeError):
+                report = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
         exit_code = child.exit_code
     if stop_requests():
         return CheckOutcome(None, "stopped")

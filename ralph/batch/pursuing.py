@@ -75,7 +75,8 @@ class Pursuing:
         else:
             try:
                 outcome = recorded_outcome(self._engine.step("attempt", lambda: self._trying.attempt(goal).record()))
-                decided = self._after_attempt(goal, outcome)
+                # Of what is to be merged the row tells already, where a worker was killed at that.
+                decided = Fate.MERGE if goal.unmerged is not None else self._after_attempt(goal, outcome)
             finally:
                 self._controls.live.pop(goal.id, None)
             if decided is not Fate.MERGE:
@@ -86,9 +87,9 @@ class Pursuing:
 
     def _after_attempt(self, goal: BatchGoal, outcome: Outcome) -> Fate:
         """Write down what an attempt has come to."""
-        run = outcome.run or goal.run  # an attempt that had no child was at no other run
-        before = goal.before(run)
-        facts: dict[str, object] = {"run": run, **before}
+        before = goal.before(outcome.run)
+        # What had no child, or is not known of one, was at no other run; what that one said itself is written already.
+        facts: dict[str, object] = {"run": outcome.run, **before} if outcome.run else {}
         if outcome.cost_usd is not None:
             facts |= {"cost_usd": before["spent_usd"] + outcome.cost_usd, "costed": True}
         if outcome.tokens is not None:

@@ -14,6 +14,8 @@ _LONGEST_REMARK = 4_000
 _NOT_FOR_THE_RUN = ("repo", "branch", "after", "priority", "merge")
 """Keys of the front matter that the queue has heeded: the run stands in its clone already."""
 
+_RETRY, _REMARKS = "## Retry context", "## Comments of the user"
+
 RALPH, USER = "ralph", "user"
 
 CONFLICTS = "The base branch was merged into the working tree."
@@ -26,12 +28,18 @@ def told(goal: BatchGoal, comments: Sequence[Comment]) -> str:
     return worded_anew(goal.text, Path(goal.path), without=_NOT_FOR_THE_RUN, more=more)
 
 
+def was_told(goal: BatchGoal, file: str) -> bool:
+    """Tell whether this is the goal file of an attempt at the goal as it reads now."""
+    text = told(goal, ())
+    return file == text or file.startswith((f"{text}\n{_RETRY}\n", f"{text}\n{_REMARKS}\n"))
+
+
 def _retry_context(goal: BatchGoal, comments: Sequence[Comment]) -> str:
     number = goal.attempts - goal.forgiven
     faults = [comment.text for comment in comments if comment.author == RALPH]
     if not faults or (number <= 1 and not goal.forgiven):
         return ""
-    return f"""## Retry context
+    return f"""{_RETRY}
 
 This is attempt {max(number, 1)} of {MOST_ATTEMPTS}. The working tree holds what the attempts before it have done:
 do not start over, go on from there. This is how the last one ended:
@@ -45,7 +53,7 @@ def _remarks(comments: Sequence[Comment]) -> str:
     said = [both_ends(comment.text, _LONGEST_REMARK) for comment in comments if comment.author == USER]
     if not said:
         return ""
-    return "## Comments of the user\n\n" + "\n\n".join(_fenced(text) for text in said[-10:])
+    return f"{_REMARKS}\n\n" + "\n\n".join(_fenced(text) for text in said[-10:])
 
 
 def _fenced(text: str) -> str:

@@ -65,6 +65,9 @@ class Trying:
         except (DiskError, QueueError) as error:
             self._controls.fault = error  # not the goal's doing: all stops, and goes on at the next start
             return Outcome(STOPPED, error.message)
+        except OSError as error:  # nor that: no descriptor is left, say
+            self._controls.fault = DiskError(error.filename or self._premises.root, error)
+            return Outcome(STOPPED, self._controls.fault.message)
         except GitKilled as error:  # nor that; whoever kills it, it is tried again
             return Outcome(STOPPED, error.message)
         except RalphError as error:

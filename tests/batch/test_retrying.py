@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ralph.batch.goals import BatchGoal, Comment, State
-from ralph.batch.retrying import RALPH, USER, told
+from ralph.batch.retrying import RALPH, USER, told, was_told
 from ralph.goal import parse_goal
 from tests.batch.test_plan import goal as plain_goal
 
@@ -73,3 +73,14 @@ def test_every_attempt_is_told_the_users_comments() -> None:
     text = told(goal(), [said(USER, "use the other library"), said(RALPH, "a fault")])
     assert "## Comments of the user" in text
     assert "use the other library" in text
+
+
+def test_whether_an_attempt_was_at_the_goal_as_it_reads_now() -> None:
+    remarks = [said(RALPH, "red"), said(USER, "Use tabs.")]
+    assert was_told(goal(), told(goal(), []))
+    assert was_told(goal(2), told(goal(2), remarks))
+    assert was_told(goal(), told(goal(), remarks[1:]))
+    longer = replace(goal(), text=TEXT + "\nAnd that.\n")
+    assert not was_told(goal(), told(longer, remarks))
+    assert not was_told(longer, told(goal(), remarks))
+    assert not was_told(goal(), "")

@@ -13,12 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.batches import CHECK_TEXTS, Batch, merged_goals, require_linear, says, wrote
+from tests.support.batches import CHECK_TEXTS, Batch, merged_goals, require_linear, says, shell, wrote
 from tests.support.forms import ROUNDS
 from tests.support.git_repos import git
 from tests.support.iterations import Ledger, require_each_once
 from tests.support.ralph_process import RunningRalph
-from tests.support.scripted_agent import ClaudeScript, hang, ignore_signals, run
+from tests.support.scripted_agent import ClaudeScript, bill, hang, ignore_signals, run, summary
 from tests.support.upstreams import git_daemon
 from tests.support.waiting import is_alive, wait_until
 
@@ -228,6 +228,7 @@ def test_kill_9_while_merging(batch: Batch, ledger: Ledger) -> None:
     assert batch.run().exit_code == 0
     require_merged_once(batch, ledger, ["one"])
     assert len(ledger.lines) == 2, "the agent was started again"
+    assert batch.goals()["one"]["iterations"] == 2, "what is done twice counts once"
 
 
 def test_a_checkout_that_was_cut_off_goes_at_the_next_start(batch: Batch, ledger: Ledger) -> None:
@@ -259,7 +260,7 @@ def test_kill_9_while_pushing(batch: Batch, ledger: Ledger, moment: str) -> None
         running.send(signal.SIGKILL)
         running.wait()
     with batch.start() as running:  # whoever pushed may still be at it
-        time.sleep(1)
+        wait_until(lambda: "goes on: the last worker was cut off" in running.stdout, "the next worker to begin")
         hold.unlink()
         finished = running.wait()
     assert finished.exit_code == 0, finished.stdout + finished.stderr
@@ -290,6 +291,49 @@ def test_kill_9_between_an_attempt_and_its_record(batch: Batch, bin_dir: Path, l
     assert finished.exit_code == 0, finished.stdout + finished.stderr
     require_merged_once(batch, ledger, ["one"])
     assert len(ledger.lines) == 2, "the agent was started again"
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_git_that_is_killed_when_a_run_is_over_costs_nothing(
+    batch: Batch, bin_dir: Path, claude_script: ClaudeScript, times: int
+) -> None:
+    """Once, and it is asked again; more often, and the next start finds what has ended: no session is held twice."""
+    (died := batch.root / "died").mkdir()
+    wrapper = bin_dir / "git"
+    dies = f'[ "$(ls {died} | wc -l)" -ge {times} ] || {{ mktemp {died}/XXXXXX; kill -9 $$; }}'
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *refs/ralph/attempts/*) {dies} ;; esac\nexec {shutil.which("git")} "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    upstream = batch.upstream()
+    batch.goal("one", [], agent="claude", model="sonnet")
+    agent = claude_script([bill(0.25), run("mkdir -p texts; echo Fine. > texts/one.txt"), summary("DONE")])
+
+    done = batch.run(batch.root / "goals", "--repo", upstream)
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert len(list(died.iterdir())) == times
+    assert merged_goals(upstream) == ["one"]
+    assert len(agent.starts) == 1
+    assert batch.goals()["one"]["cost_usd"] == agent.total_cost
+    assert batch.goals()["one"]["attempts"] == 1
+
+
+def test_what_the_system_refuses_a_merge_is_not_the_goals_fault(batch: Batch) -> None:
+    """The worker stops, and the next start merges: here a directory is where the mirror's lock should be."""
+    upstream = batch.upstream()
+    swap = f"find {batch.ralph_dir}/mirrors -name '*.lock' -exec rm {{}} ';' -exec mkdir {{}} ';' -prune"
+    batch.goal("one", [[shell(f"mkdir -p texts; echo Fine. > texts/one.txt; {swap}"), says("DONE")]])
+
+    first = batch.run(batch.root / "goals", "--repo", upstream)
+    assert (first.exit_code, batch.states()) == (1, {"one": "queued"}), first.stdout + first.stderr
+    (lock,) = batch.ralph_dir.glob("mirrors/**/*.lock")
+    assert f"error: {lock}: Is a directory" in first.stderr
+
+    lock.rmdir()
+    again = batch.run()
+    assert again.exit_code == 0, again.stdout + again.stderr
+    assert (merged_goals(upstream), batch.goals()["one"]["attempts"]) == (["one"], 1)
 
 
 def test_of_twenty_workers_one_works(batch: Batch, ledger: Ledger) -> None:
