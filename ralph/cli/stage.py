@@ -27,6 +27,7 @@ from ralph.steering import Act, Helm
 from ralph.ui.console import Console, json_screen
 from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.outlet import Outlet
+from ralph.ui.relay import Relay
 from ralph.ui.telling import Detail
 from ralph.ui.terminal import terminal
 
@@ -47,7 +48,8 @@ class Stage:
         self._detail = detail
         self._place = terminal(sys.stdout, environ.inherited())
         self._outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
-        self._console = Console(self._outlet, detail, str(root))
+        self._relay = Relay(self._outlet)
+        self._console = Console(self._relay, detail, str(root))
         self._view: LiveView | None = None
         self._asked: deque[Act] = deque()
         self.quit_by_key = False
@@ -75,8 +77,12 @@ class Stage:
     @contextlib.contextmanager
     def live(self, limits: Limits, spent: Spend, mailbox: Mailbox) -> Generator[None]:
         """Have a view drawn, where there is a terminal for it and a person to look; its keys go to the mailbox."""
+        self.finish_lines()  # a view has the terminal to itself
         if not self.greets or not self._place.lively:
-            yield
+            try:
+                yield
+            finally:
+                self.finish_lines()
             return
         from ralph.ui.live import Course, Ground, LiveView
         from ralph.ui.reins import Bit, Reins
@@ -108,8 +114,12 @@ class Stage:
             for label, text in lines:
                 says(label, text)
 
+    def finish_lines(self) -> None:
+        """Wait for a reader of lines who is behind; all else goes on without him."""
+        self._relay.finish()
+
     def recorder(self, journal: Journal, *, spent: Spend, screens: Sequence[Screen] = ()) -> Recorder:
-        shown = json_screen(self._outlet) if self._as_json else self._view or self._console
+        shown = json_screen(self._relay) if self._as_json else self._view or self._console
         return Recorder(journal, now=time.time, spent=spent, screens=[*screens, shown])
 
     def session_kit(self, agent: ChosenAgent, recorder: Recorder, env: Mapping[str, str]) -> SessionKit:

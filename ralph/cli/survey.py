@@ -68,6 +68,7 @@ class Surveying:
                 refuse_after_a_cut_pass(self.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.enter_context(self.stage.signals.watched())
+                held.callback(self.stage.finish_lines)
                 self.journal.open()
                 held.callback(self.journal.close)
                 self.repo.exclude(EXCLUDES)

@@ -2,21 +2,30 @@
 
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ralph.events import Event, Waiting
 from ralph.quantities import format_clock
 from ralph.ui.keys import WAKE_KEY
-from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 from ralph.ui.telling import COMMANDS, Detail, PlainTelling, Rule, Said
 
 _LABEL = 9
 
 
+class Lines(Protocol):
+    """Where lines are written to: an outlet, or what stands before one."""
+
+    @property
+    def width(self) -> int | None: ...
+    def write(self, text: str) -> None: ...
+    def write_bytes(self, data: bytes) -> None: ...
+
+
 class Console:
     """A screen of plain lines: `label  text`, the label saying who speaks."""
 
-    def __init__(self, outlet: Outlet, detail: Detail = Detail.NORMAL, root: str = "") -> None:
+    def __init__(self, outlet: Lines, detail: Detail = Detail.NORMAL, root: str = "") -> None:
         """Write to `outlet`; paths below `root` are shown relative to it."""
         self._outlet = outlet
         self._telling = PlainTelling(detail, root)
@@ -102,7 +111,7 @@ def _labelled(label: str, text: str) -> list[str]:
     return [f"{visible(label):<{_LABEL}}  {first}".rstrip(), *(f"{margin}{line}".rstrip() for line in rest)]
 
 
-def json_screen(outlet: Outlet) -> Callable[[Sequence[Event], str, bytes], None]:
+def json_screen(outlet: Lines) -> Callable[[Sequence[Event], str, bytes], None]:
     """A screen for programs: every event as the line that was journaled."""
 
     def show(_events: Sequence[Event], _at: str, lines: bytes) -> None:

@@ -31,7 +31,7 @@ class Outlet:
     ) -> None:
         """Write to `stream`; `in_haste` tells that nobody may be waited for any more."""
         self._stream = stream
-        self._in_haste = in_haste
+        self._is_in_haste = in_haste
         self._patience = patience
         self._owed = b""
         self.fault: OSError | None = None
@@ -42,6 +42,11 @@ class Outlet:
     def closed(self) -> bool:
         """Whether it has fallen silent for good."""
         return self._stream is None
+
+    @property
+    def in_haste(self) -> bool:
+        """Whether nobody may be waited for any more."""
+        return self._is_in_haste()
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -61,7 +66,7 @@ class Outlet:
         if self._stream is not None and not self._can_block:
             self._attempt(lambda stream: stream.write(text))
         elif self._stream is not None:
-            self.write_bytes(_encoded(text, self._stream))
+            self.write_bytes(self.encoded(text))
 
     def write_bytes(self, data: bytes) -> None:
         """The same, for what is encoded already."""
@@ -72,14 +77,22 @@ class Outlet:
 
     def offer(self, text: str) -> bool:
         """Write what can be drawn again, and is hardly waited for; tell whether it was taken, if not whole as yet."""
-        if self._stream is None or not self._can_block:
-            self.write(text)
+        return self.offer_bytes(self.encoded(text))
+
+    def offer_bytes(self, data: bytes) -> bool:
+        """The same, for what is encoded already."""
+        if not self._can_block:
+            self.write_bytes(data)
         elif self.settle():
-            data = _encoded(text, self._stream)
             self._attempt(lambda stream: self._send(stream.fileno(), data, _GLANCE))
         else:
             return False
         return True
+
+    def encoded(self, text: str) -> bytes:
+        """A text as this stream is given it."""
+        stream = self._stream
+        return b"" if stream is None else text.encode(stream.encoding or "utf-8", stream.errors or "backslashreplace")
 
     def settle(self) -> bool:
         """Write the rest of what was taken, as far as there is room by now; tell whether all of it is."""
@@ -93,8 +106,8 @@ class Outlet:
             self.write(text)
             return
         _set_going(self._stream)
-        data = _encoded(text, self._stream)
-        patience = _LAST_WORDS if self._in_haste() else max(self._patience, _LAST_WORDS)
+        data = self.encoded(text)
+        patience = _LAST_WORDS if self.in_haste else max(self._patience, _LAST_WORDS)
         self._attempt(lambda stream: self._pay(stream.fileno(), self._owed + data, patience, heeds_haste=False))
 
     def _attempt(self, write: Callable[[TextIO], object]) -> None:
@@ -122,13 +135,9 @@ class Outlet:
     def _comes_to_have_room(self, descriptor: int, patience: float, *, heeds_haste: bool) -> bool:
         deadline = time.monotonic() + patience
         while not _has_room(descriptor, min(_LOOK, patience)):
-            if (heeds_haste and self._in_haste()) or time.monotonic() >= deadline:
+            if (heeds_haste and self.in_haste) or time.monotonic() >= deadline:
                 return False
         return True
-
-
-def _encoded(text: str, stream: TextIO) -> bytes:
-    return text.encode(stream.encoding or "utf-8", stream.errors or "backslashreplace")
 
 
 def _can_block(stream: TextIO) -> bool:

@@ -15,6 +15,7 @@ from ralph.cli.runs.queues import naming
 from ralph.quantities import timestamp
 from ralph.ui.columns import cut, padded
 from ralph.ui.outlet import Outlet
+from ralph.ui.relay import Relay
 from ralph.ui.sanitise import visible
 
 _NAME = 20
@@ -45,7 +46,7 @@ class Progress:
         """`flag`: how a command names the queue."""
         self.asked_to_end: Callable[[], bool] = lambda: False
         """Whether the user has asked for the end: a reader who has stopped reading is waited for no longer then."""
-        self._outlet = Outlet(sys.stdout, self._in_haste)
+        self._outlet = Relay(Outlet(sys.stdout, self._in_haste))
         self._turn = threading.Lock()
         """A view that breaks uncovers the lines in its own thread, while others write more."""
         self._json = as_json
@@ -142,6 +143,7 @@ class Progress:
             self._write_lines([f"no goal was worked on: {'; '.join([*said, *([whole] if whole else [])])}"])
         if over and not self._json:
             self._write_lines([over])
+        self._outlet.finish()
 
     def _write_json(self, kind: str, fields: Mapping[str, object]) -> None:
         self._outlet.write_bytes(jsonline.encode_line({"type": kind, **fields}))
