@@ -56,9 +56,27 @@ def _script(root: Path, name: str, timeout: float) -> Check | None:
         return None
     if shutil.which(str(script)) is None:
         raise UsageError(f"{script} is not executable", f"make it so: chmod +x .ralph/{name}")
-    if script.read_bytes()[:4] not in _BINARY and not script.read_bytes().startswith(b"#!"):
-        raise UsageError(f"{script} does not say how to run it", "begin it with a line such as #!/bin/sh")
+    text = script.read_bytes()
+    if text[:4] not in _BINARY:
+        _require_interpreter(script, text.partition(b"\n")[0], root)
     return Check((str(script),), f".ralph/{name}", timeout, script=True)
+
+
+def _require_interpreter(script: Path, first_line: bytes, root: Path) -> None:
+    """Refuse a script that the kernel would not start: no session of an agent's could mend that."""
+    if not first_line.startswith(b"#!") or not first_line[2:].strip():
+        raise UsageError(f"{script} does not say how to run it", "begin it with a line such as #!/bin/sh")
+    if first_line.endswith(b"\r"):
+        raise UsageError(
+            f"{script} has lines that end as on Windows, and cannot be started so",
+            "save it with plain line ends; if git has made them, set core.autocrlf to input or false",
+        )
+    interpreter = first_line[2:].split()[0].decode("utf-8", "surrogateescape")
+    if shutil.which(str(root / interpreter)) is None:
+        raise UsageError(
+            f"{script} is to be run by {interpreter}, which is not there, or is not executable",
+            "install that, or change its first line",
+        )
 
 
 def _command_check(root: Path, command: str, timeout: float, path: str | None) -> Check:

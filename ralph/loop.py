@@ -45,6 +45,8 @@ class Proof(Protocol):
 
 
 STALLED = 5
+_CANNOT_RUN = frozenset({126, 127})
+"""Exit codes by which shells, `env` and ralph say that a program cannot be started, or is not there."""
 USER_STOP = 130
 """Exit code of a run that the user stops with `ralph stop` or a key: as with Ctrl-C, only later."""
 
@@ -116,11 +118,12 @@ def pursue(run: Run, kit: Kit) -> RunResult:
                 _tell_failure(reason, report, kit)
                 return RunResult(run, 6, f"blocked: {reason}", proven=False, hint=hint)
             case Finished(answer, blocked):
+                before = run.check
                 tries, run = Tries(), _finish_iteration(run, answer, notes, kit)
                 if (claim := run.unchecked_claim) is not None:
                     run = _prove(run, claim, kit)
                 run = _guided(_acknowledged(run, answer, kit), kit)
-                if claim is not None and (result := _done(run, kit)):
+                if claim is not None and (result := _done(run, kit) or _unjudged(run, before)):
                     return result
                 if blocked is not None:
                     return RunResult(run, 6, f"blocked: {blocked.reason}", proven=False, hint=blocked.hint)
@@ -299,6 +302,18 @@ def _prove(run: Run, claim: Iteration, kit: Kit) -> Run:
     run = run.checked(CheckRecord(claim.number, proof.exit_code, proof.output))
     kit.save(run)
     return run
+
+
+def _unjudged(run: Run, before: CheckRecord | None) -> RunResult | None:
+    """The end of a run whose check cannot run, in the same words as the time before: no session has mended that."""
+    now = run.check
+    if now is None or before is None or now.exit_code not in _CANNOT_RUN:
+        return None
+    if (now.exit_code, now.output) != (before.exit_code, before.output):
+        return None
+    why = (now.output.strip().splitlines() or [f"exit {now.exit_code}"])[-1]
+    hint = "see for yourself with `ralph check`, mend it, then run this again"
+    return RunResult(run, 6, f"blocked: the check cannot run: {why}", proven=False, hint=hint)
 
 
 def _done(run: Run, kit: Kit) -> RunResult | None:

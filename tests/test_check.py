@@ -174,3 +174,31 @@ def test_a_script_that_cannot_be_started_is_red(tmp_path: Path, text: str) -> No
     report = ran(tmp_path, text)
     assert report.exit_code == 127
     assert "cannot start" in report.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("#!/bin/sh\r\nexit 0\r\n", "has lines that end as on Windows"),
+        ("#!/no/such/interpreter -x\n", "is to be run by /no/such/interpreter, which is not there"),
+        ("#!\n", "does not say how to run it"),
+        ("exit 0\n", "does not say how to run it"),
+    ],
+)
+def test_a_script_that_could_never_be_started_is_refused_before_anything_is_spent(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / ".ralph").mkdir()
+    script = tmp_path / ".ralph" / "check"
+    script.write_bytes(text.encode())
+    script.chmod(0o755)
+    with pytest.raises(UsageError, match=said):
+        find_check(tmp_path, None, timeout=1.0, path=None)
+
+
+def test_a_script_may_be_run_by_a_program_of_the_repositorys_own(tmp_path: Path) -> None:
+    (tmp_path / ".ralph").mkdir()
+    for name, text in (("runner", "#!/bin/sh\n"), (".ralph/check", "#!./runner\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    assert find_check(tmp_path, None, timeout=1.0, path=None) is not None

@@ -109,11 +109,11 @@ def test_another_command_can_be_named(ralph: Ralph, repo: Path) -> None:
     assert ralph("check", "--check", "nothing-here").exit_code == 2
 
 
-def test_what_is_no_program_is_red_and_says_why(ralph: Ralph, repo: Path) -> None:
+def test_what_could_never_be_started_is_refused_and_says_why(ralph: Ralph, repo: Path) -> None:
     write_check(repo, "#!/no/such/shell\n")
     done = ralph("check")
-    assert done.exit_code == 1
-    assert "cannot start" in done.stdout
+    assert done.exit_code == 2
+    assert "is to be run by /no/such/shell, which is not there" in done.stderr
 
 
 def test_who_takes_too_long_is_ended_with_all_that_it_started(ralph: Ralph, repo: Path, tmp_path: Path) -> None:

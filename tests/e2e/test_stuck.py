@@ -69,6 +69,22 @@ def test_claims_that_the_check_refuses_in_the_same_way_are_a_stall(
     assert len(commits(repo)) == 1 + 6
 
 
+def test_a_check_that_cannot_run_is_not_paid_for_again_and_again(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    """Whatever the agent does meanwhile: it may not change the check, and has had the chance to make up for it."""
+    write_check(repo, "#!/bin/sh\nexec no-such-judge\n")
+    agent = claude_script([run("date +%N >> log.txt"), summary("DONE")])
+
+    done = ralph("run", "goal.md", "--max-iterations", "9")
+
+    assert done.exit_code == 6, done
+    assert len(agent.starts) == 2
+    assert result(repo)["reason"].startswith("blocked: the check cannot run: ")
+    assert "no-such-judge" in result(repo)["reason"]
+    assert "ralph check" in done.stdout
+
+
 def test_going_in_circles_is_a_stall(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(*[[write("a.txt", text), summary(f"It must be {text}.")] for text in ("one", "two")] * 20)
 
