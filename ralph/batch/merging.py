@@ -229,6 +229,9 @@ def _objection(found: Findings) -> Unresolved | Sensitive | Refused | None:
     if found.elsewhere:
         files = ", ".join(found.elsewhere)
         return Refused(f"it changes {files} by Git LFS, whose content no push of ours takes along: merge it yourself")
+    if found.submodules:
+        paths = ", ".join(found.submodules)
+        return Refused(f"it moves the submodule {paths}, whose commits no push of ours takes along: merge it yourself")
     return None
 
 

@@ -18,7 +18,7 @@ from ralph.batch.places import place_of
 from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.batch.removal import remove_tree
 from ralph.errors import RepoError, UsageError
-from ralph.files import make_private_directory, named_in_faults
+from ralph.files import make_private_directory, named_in_faults, replace_file
 from ralph.gitcommand import GitKilled, git_output, lived, run_git
 
 __all__ = ["Base", "Mirror", "Unreachable", "open_mirror"]
@@ -273,9 +273,14 @@ class Mirror:
     def _check_out_once(self, destination: Path, commit: str, *how: str) -> None:
         new = _staging(destination)
         try:
-            options = ("--quiet", "--shared", "--no-checkout", "--origin=origin", "--no-recurse-submodules")
+            options = (
+                "--quiet", "--shared", "--no-checkout", "--origin=origin", "--no-recurse-submodules",
+                # A user's `true` would have scripts end their lines as on Windows, and a check could not be started.
+                "--config=core.autocrlf=false",
+            )  # fmt: skip
             checking_out = ("checkout", "--quiet", "--no-recurse-submodules")
             git_output(destination.parent, "clone", *options, "--", str(self.path), str(new))
+            self._lend_objects(new)
             command = (*_CHECKOUT, *checking_out, *how, commit)
             status, _, err = lived(new, command, run_git(new, *command, pinned=UNTOUCHED))
             if status != 0:
@@ -284,6 +289,12 @@ class Mirror:
             new.rename(destination)
         finally:
             remove_tree(new)
+
+    def _lend_objects(self, clone: Path) -> None:
+        """Have a clone borrow all of the mirror's objects: of a shallow one git copies those of branches (2.39)."""
+        borrowing = clone / ".git" / "objects" / "info" / "alternates"
+        if not borrowing.exists():
+            replace_file(borrowing, f"{self.path.resolve() / 'objects'}\n", durable=False)
 
     def _point_submodules(self, clone: Path, commit: str) -> None:
         """Have submodules with relative addresses looked for beside the upstream repository, as in any clone of it.

@@ -1,7 +1,10 @@
 """A push, and what the other side said to it."""
 
 import re
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from ralph.batch.mirror import Mirror
 from ralph.batch.remotes import without_password
@@ -59,6 +62,8 @@ def push(mirror: Mirror, commit: str, branch: str, expected: str) -> Accepted | 
     The expectation is what makes the push a claim: a branch that was moved, deleted or made meanwhile is not touched.
     A fault of the connection is raised (`Unreachable`): then nobody here knows whether it arrived.
     """
+    if found := _in_the_way_of(mirror, commit, branch, expected):
+        return Rejected(found)
     lease = f"--force-with-lease=refs/heads/{branch}:{expected}"
     along = [_ALONG] if mirror.upstream.path is not None else []
     where = (mirror.upstream.source(), f"{commit}:refs/heads/{branch}")
@@ -90,6 +95,54 @@ def in_the_way(mirror: Mirror, branch: str) -> str:
     changed = [line[3:] for line in out.splitlines()]
     more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
     return f"{place} has {branch} checked out, and changes in {', '.join(changed[:3])}{more}"
+
+
+def _in_the_way_of(mirror: Mirror, commit: str, branch: str, expected: str) -> str:
+    """What a push would overwrite in the files of a repository here that has the branch checked out.
+
+    What is tracked there git looks at itself. What is ignored it would overwrite, or remove for a file in a folder's
+    place, without a word (2.39): nobody else has a copy of that.
+    """
+    if mirror.upstream.path is None or not expected:
+        return ""
+    added = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--diff-filter=A", expected, commit)
+    for root in _checkouts(mirror.upstream.path, branch):
+        there = _standing(root, [path for path in mirror.bare.git(*added).split("\0") if path])
+        if not there:
+            continue
+        pathspecs = [f":(top,literal){path}" for path in there]
+        untracked = run_git(root, "ls-files", "--others", "-z", "--", *pathspecs)[1].split("\0")
+        if found := [path for path in untracked if path]:
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            return (
+                f"{root} has {branch} checked out, and there the work would overwrite {', '.join(found[:3])}{more},"
+                " of which git has no copy: move that away, or commit it"
+            )
+    return ""
+
+
+def _checkouts(place: Path, branch: str) -> list[Path]:
+    """The work trees of a repository in which a branch is checked out."""
+    listed = run_git(place, "worktree", "list", "--porcelain", "-z")[1]
+    trees = [tree.split("\0") for tree in listed.split("\0\0")]
+    return [Path(tree[0].removeprefix("worktree ")) for tree in trees if f"branch refs/heads/{branch}" in tree]
+
+
+def _standing(root: Path, added: Sequence[str]) -> list[str]:
+    """Of new files those in whose place, or in that of a folder above them, something else stands."""
+    found: dict[str, None] = {}
+    for path in added:
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            name = "/".join(parts[:count])
+            try:
+                mode = (root / name).lstat().st_mode
+            except OSError:
+                break
+            if count == len(parts) or not stat.S_ISDIR(mode):
+                found[name] = None
+                break
+    return list(found)
 
 
 def _tip(mirror: Mirror, branch: str) -> str:

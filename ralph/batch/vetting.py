@@ -14,6 +14,7 @@ _MARKER = r"^(<{7}|>{7}) .*-g[0-9a-f]{40}"
 _ASIDE = re.compile(r"~.*-g[0-9a-f]{40}")
 """How git names a file that stands where the other side has a folder."""
 
+_GITLINK = "160000"
 _POINTER = "version https://git-lfs.github.com/spec/"
 _CHANGED_POINTER = f"^({_POINTER}|oid sha256:[0-9a-f]{{64}}$)"
 
@@ -28,11 +29,18 @@ class Findings:
     """New files that look like secrets."""
     elsewhere: tuple[str, ...] = ()
     """Files of Git LFS that are new or changed: their content is in the clone alone, and is not pushed with them."""
+    submodules: tuple[str, ...] = ()
+    """Submodules that are new, or at another commit: that one may be in the clone alone."""
 
 
 def vet(bare: Bare, base: str, tree: str) -> Findings:
     """Look at what a tree has that the base has not."""
-    return Findings(_unresolved(bare, base, tree), _secret(bare, base, tree), _elsewhere(bare, base, tree))
+    return Findings(
+        _unresolved(bare, base, tree),
+        _secret(bare, base, tree),
+        _elsewhere(bare, base, tree),
+        _submodules(bare, base, tree),
+    )
 
 
 def secrets_on_the_way(bare: Bare, base: str, tip: str) -> tuple[str, ...]:
@@ -65,6 +73,11 @@ def _secret(bare: Bare, base: str, tree: str) -> tuple[str, ...]:
 def _elsewhere(bare: Bare, base: str, tree: str) -> tuple[str, ...]:
     found = _with_line(bare, base, tree, _CHANGED_POINTER, f"^{_POINTER}")
     return tuple(path for path in found if bare.git("cat-file", "blob", f"{tree}:{path}").startswith(_POINTER))
+
+
+def _submodules(bare: Bare, base: str, tree: str) -> tuple[str, ...]:
+    out = bare.git("diff-tree", "-r", "-z", "--raw", "--no-renames", "--diff-filter=AMT", base, tree).split("\0")
+    return tuple(path for entry, path in zip(out[::2], out[1::2], strict=False) if entry.split()[1] == _GITLINK)
 
 
 def _added(bare: Bare, base: str, tree: str) -> list[str]:

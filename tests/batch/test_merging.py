@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import threading
@@ -30,6 +31,7 @@ from ralph.batch.merging import (
     merge,
 )  # fmt: skip
 from ralph.batch.mirror import Mirror
+from ralph.batch.pushing import Accepted, Rejected, push
 from ralph.batch.squash import squash_message, subject
 from ralph.batch.updating import bring_up_to_date
 from ralph.errors import RepoError
@@ -415,6 +417,42 @@ def test_what_is_kept_elsewhere_is_the_users_to_merge(
     assert "it changes new.bin, old.bin by Git LFS" in outcome.reason
 
 
+def test_a_submodule_that_is_moved_is_the_users_to_merge(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    """Its commit may be in the clone alone: main would hold what nobody else can check out."""
+    work(clone, {"b.txt": "b"})
+    git(clone, "update-index", "--add", "--cacheinfo", f"160000,{git(clone, 'rev-parse', 'HEAD')},lib")
+    git(clone, "-c", f"user.name={NAME}", "-c", f"user.email={EMAIL}", "commit", "--quiet", "--message", "lib")
+    mirror.save(clone, BRANCH, None)
+    for mode in (MergeMode.DIRECT, MergeMode.BRANCH):
+        outcome = merge(job(mirror, tmp_path, mode), Judge().kit)
+        assert isinstance(outcome, Refused)
+        assert not outcome.by_rule
+        assert "it moves the submodule lib" in outcome.reason
+
+
+def test_what_comes_of_a_shallow_repository_is_merged(world: Path, upstream: Path, tmp_path: Path) -> None:
+    outsider(upstream, {"b.txt": "b"})
+    git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", f"file://{upstream}", "shallow.git")
+    mirror, clone = refreshed(world, tmp_path / "shallow.git"), tmp_path / "clone"
+    mirror.clone(clone, BRANCH)
+    assert (clone / ".git" / "objects" / "info" / "alternates").exists(), "it borrows the mirror's objects"
+    work(clone, {"c.txt": "c"})
+    assert isinstance(merged(mirror, clone, tmp_path), Merged)
+    assert git(tmp_path / "shallow.git", "show", "main:c.txt") == "c"
+
+
+def test_scripts_are_checked_out_as_they_are_whatever_the_users_settings(
+    mirror: Mirror, upstream: Path, world: Path, tmp_path: Path
+) -> None:
+    """A check whose lines end as on Windows cannot be started."""
+    with Path(os.environ["GIT_CONFIG_GLOBAL"]).open("a") as settings:
+        settings.write("[core]\n\tautocrlf = true\n")
+    mirror.clone(tmp_path / "clone", BRANCH)
+    assert b"\r" not in (tmp_path / "clone" / "a.txt").read_bytes()
+
+
 def test_a_red_check_keeps_the_work_out(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
     work(clone, {"b.txt": "broken"})
     outcome = merged(mirror, clone, tmp_path)
@@ -664,10 +702,47 @@ def test_a_users_unfinished_work_is_never_touched(world: Path, tmp_path: Path, n
     before = git(repo, "rev-parse", "HEAD")
     outcome = merged(mirror, clone, tmp_path)
     assert isinstance(outcome, Refused)
-    assert "commit or stash" in outcome.reason
+    assert ("commit or stash" if name == "a.txt" else "overwrite b.txt, of which git has no copy") in outcome.reason
     assert ((repo / name).read_text(), git(repo, "rev-parse", "HEAD")) == ("mine", before)
     git(repo, "stash", "--include-untracked")
     assert isinstance(merged(mirror, clone, tmp_path), Merged)
+
+
+@pytest.mark.parametrize(
+    ("mine", "work_adds"),
+    [
+        ("settings.local", "settings.local"),
+        ("data/deep/results.bin", "data"),
+        ("data", "data/deep/results.bin"),
+    ],
+    ids=["a file", "a folder for a file", "a file for a folder"],
+)
+@pytest.mark.parametrize("linked", [False, True], ids=["checkout", "linked work tree"])
+def test_what_a_user_has_git_ignore_is_never_overwritten(
+    world: Path, tmp_path: Path, mine: str, work_adds: str, linked: bool
+) -> None:
+    repo = make_repo(tmp_path / "project", {"a.txt": "a", ".gitignore": "data\n*.local\n"})
+    tree = repo
+    if linked:
+        git(repo, "switch", "--quiet", "--create", "mine")
+        git(repo, "worktree", "add", "--quiet", str(tree := tmp_path / "linked"), "main")
+    mirror, clone = refreshed(world, repo), tmp_path / "clone"
+    if linked:  # the base is what is checked out in the repository itself
+        mirror.bare.git("symbolic-ref", "HEAD", "refs/heads/main")
+    mirror.clone(clone, BRANCH)
+    work(clone, {work_adds: "theirs", ".gitignore": None})
+    (tree / mine).parent.mkdir(parents=True, exist_ok=True)
+    (tree / mine).write_text("mine")
+    mirror.save(clone, BRANCH, None)
+    before = git(repo, "rev-parse", "main")
+    outcome = push(mirror, git(clone, "rev-parse", "HEAD"), "main", expected=before)
+    assert isinstance(outcome, Rejected)
+    assert f"{tree} has main checked out, and there the work would overwrite {mine}, of which" in outcome.reason
+    assert ((tree / mine).read_text(), git(repo, "rev-parse", "main")) == ("mine", before)
+    shutil.rmtree(tree / "data", ignore_errors=True)
+    (tree / mine).unlink(missing_ok=True)
+    assert push(mirror, git(clone, "rev-parse", "HEAD"), "main", expected=before) == Accepted()
+    assert (tree / work_adds).read_text() == "theirs"
 
 
 def test_a_user_on_another_branch_is_not_disturbed(world: Path, tmp_path: Path) -> None:
