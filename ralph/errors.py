@@ -25,6 +25,11 @@ class RalphError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def whole(self) -> str:
+        """All of it in one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class UsageError(RalphError):
     """The user asked for something that cannot be: nothing was started, nothing written."""

@@ -49,9 +49,9 @@ def landing_of(outcome: merging.Outcome, base: str) -> Landing:
             files = _few(paths)
             said = f"The work conflicts with what is on {base} by now:\n{log}"
             return Landing(Landed.FAILED, f"conflicts with {base}: {files}", said)
-        case merging.Red(exit_code, output):
+        case merging.Red(how, output):
             said = f"The check is red on a clean checkout of the work merged with {base}:\n{output}"
-            return Landing(Landed.FAILED, f"the check is red on a clean checkout (exit {exit_code})", said)
+            return Landing(Landed.FAILED, f"the check is red on a clean checkout ({how})", said)
         case merging.Tampered(paths):
             files = ", ".join(paths)
             said = f"The work changes {files}, which judges it and is not the agent's to change. Leave it as it is."
@@ -69,7 +69,7 @@ def landing_of(outcome: merging.Outcome, base: str) -> Landing:
             return Landing(Landed.FAILED, f"adds what looks like a secret: {files}", said)
         case merging.Refused(reason, by_rule):
             return Landing(Landed.FAILED if by_rule else Landed.HELD, reason)
-        case merging.Unreachable(reason):
+        case merging.OutOfReach(reason):
             return Landing(Landed.HELD, reason)
         case merging.Stopped():
             return Landing(Landed.STOPPED, "stopped before it was merged")

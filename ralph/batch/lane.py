@@ -10,11 +10,12 @@ from ralph.batch.attempt import Outcome
 from ralph.batch.controls import MOMENT, Controls, Rules
 from ralph.batch.goals import BatchGoal, MergeMode
 from ralph.batch.landing import Landed, Landing, landing_of
-from ralph.batch.merging import CheckOutcome, Merged, MergeJob, MergeKit, Stopped, Unreachable, landed_already, merge
+from ralph.batch.merging import CheckOutcome, Merged, MergeJob, MergeKit, OutOfReach, Stopped, landed_already, merge
 from ralph.batch.news import Kind
 from ralph.batch.premises import Premises
 from ralph.batch.proving import check_checkout
 from ralph.batch.repositories import Repositories, Repository
+from ralph.batch.store import Store
 from ralph.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.goal import parse_goal
 
@@ -28,8 +29,10 @@ _MOST_KILLED = 3
 class Lanes:
     """Brings work to where it belongs, each goal's in the thread that calls it."""
 
-    def __init__(self, premises: Premises, repositories: Repositories, controls: Controls, rules: Rules) -> None:
-        self._premises, self._repositories = premises, repositories
+    def __init__(
+        self, store: Store, premises: Premises, repositories: Repositories, controls: Controls, rules: Rules
+    ) -> None:
+        self._store, self._premises, self._repositories = store, premises, repositories
         self._controls, self._rules = controls, rules
 
     def land(self, goal: BatchGoal, outcome: Outcome) -> Landing:
@@ -53,7 +56,7 @@ class Lanes:
             self._controls.fault = DiskError(error.filename or self._premises.root, error)
             return Landing(Landed.STOPPED, self._controls.fault.message)
         except RalphError as error:
-            return Landing(Landed.HELD, error.message)
+            return Landing(Landed.HELD, error.whole)
         finally:
             self._controls.merging.pop(goal.id, None)
 
@@ -86,19 +89,21 @@ class Lanes:
         )
         self._controls.tell(Kind.MERGING, f"to {base}" if mode is MergeMode.DIRECT else f"({mode})", goal)
         here = repository.mirror.upstream.path is not None  # a path that is away does not come back by itself
-        for pause in _PAUSES[:_BRIEFLY] if here else _PAUSES:
+        for pause in (*(_PAUSES[:_BRIEFLY] if here else _PAUSES), None):
             found = merge(job, kit)
             if isinstance(found, Stopped):
                 return self._stopped(goal, outcome, mode, repository)
             if isinstance(found, Merged):
                 self._controls.merged_to(goal.repo)
-            if not isinstance(found, Unreachable):
+            if not isinstance(found, OutOfReach) or pause is None:
                 return landing_of(found, base)
-            self._controls.tell(Kind.WAITING, f"waiting for the remote: {found.reason}", goal)
+            words = f"waiting for the remote: {found.reason}"
+            self._store.note(goal, reason=words)
+            self._controls.tell(Kind.WAITING, words, goal)
             self._controls.pause(goal, pause)
             if self._controls.ending or self._controls.requests(goal):
-                return self._stopped(goal, outcome, mode, repository)
-        return landing_of(merge(job, kit), base)
+                break
+        return self._stopped(goal, outcome, mode, repository)
 
     def _job(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> MergeJob:
         return MergeJob(

@@ -14,7 +14,7 @@ from ralph.batch.goals import MergeMode
 from ralph.batch.mirror import Base, Mirror
 from ralph.batch.proposing import Proposal, propose
 from ralph.batch.pushing import Accepted, Moved, Rejected, push
-from ralph.batch.remotes import Unreachable as Away
+from ralph.batch.remotes import Unreachable
 from ralph.batch.removal import remove_tree
 from ralph.batch.vetting import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.errors import RepoError
@@ -28,10 +28,12 @@ _SCRIPTS = (".ralph/setup", ".ralph/check")
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What the check said; `exit_code` None: it was stopped, negative: it was killed by a signal."""
+    """What the check said; `exit_code` None: it was stopped, negative: what ran it was killed by a signal."""
 
     exit_code: int | None
     output: str
+    how: str = ""
+    """How it has ended, in a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,9 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """The check failed on the merged tree."""
+    """The check failed on the merged tree: how, in a word, and what it said."""
 
-    exit_code: int | None
+    how: str
     output: str
 
 
@@ -126,7 +128,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable:
+class OutOfReach:
     """The upstream repository is away: wait, and call again. Should a push have arrived, it is found then."""
 
     reason: str
@@ -137,7 +139,7 @@ class Stopped:
     """The user wants the program to end: nothing was pushed."""
 
 
-Outcome = Merged | Nothing | Conflict | Red | Tampered | Unresolved | Sensitive | Refused | Unreachable | Stopped
+Outcome = Merged | Nothing | Conflict | Red | Tampered | Unresolved | Sensitive | Refused | OutOfReach | Stopped
 
 
 def merge(job: MergeJob, kit: MergeKit) -> Outcome:
@@ -154,8 +156,8 @@ def merge(job: MergeJob, kit: MergeKit) -> Outcome:
                 return Merged(tip, f"kept as {job.branch} in {job.mirror.path}")
             case MergeMode.BRANCH | MergeMode.PR:
                 return _hand_over(job)
-    except (Away, GitKilled) as fault:
-        return Unreachable(fault.message)
+    except (Unreachable, GitKilled) as fault:
+        return OutOfReach(fault.message)
 
 
 def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
@@ -251,7 +253,7 @@ def _prove(job: MergeJob, kit: MergeKit, base: Base, made: _Squash) -> Outcome |
     if kit.interrupted():
         return Stopped()
     if outcome.exit_code != 0:
-        return Red(outcome.exit_code, outcome.output)
+        return Red(outcome.how or f"exit {outcome.exit_code}", outcome.output)
     return None
 
 

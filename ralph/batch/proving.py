@@ -32,8 +32,16 @@ def check_checkout(
         return CheckOutcome(None, "stopped")
     if exit_code == 0 and report.get("exit_code") == 0:
         return CheckOutcome(0, jsonline.text(report.get("output")))
-    said = jsonline.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
-    stage = jsonline.text(report.get("stage")) or "check"
     if exit_code is not None and exit_code < 0:
         return CheckOutcome(exit_code, f"killed by signal {-exit_code}")
-    return CheckOutcome(exit_code or 1, f"the {stage} ended with {report.get('exit_code', exit_code)}:\n{said}")
+    said = jsonline.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
+    stage = jsonline.text(report.get("stage")) or "check"
+    how = _ended(report.get("exit_code", exit_code))
+    return CheckOutcome(exit_code or 1, f"the {stage} is red: {how}:\n{said}", how)
+
+
+def _ended(exit_code: object) -> str:
+    """How the check itself has ended, in a word."""
+    if not isinstance(exit_code, int):
+        return "out of time"
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit {exit_code}"

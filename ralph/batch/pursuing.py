@@ -114,7 +114,7 @@ class Pursuing:
                 event = occasion_of(outcome.exit_code) or Occasion.STUCK
                 if outcome.end in BLOCKING and not self._gate.block(outcome.account, goal.id):
                     event = None  # another goal of that account has met it, and that was said
-                said = f"Attempt {goal.attempt} ended with exit code {outcome.exit_code}: {outcome.reason}"
+                said = f"Attempt {goal.attempts} ended with exit code {outcome.exit_code}: {outcome.reason}"
                 if outcome.check:
                     said += f"\n\nThe check was red:\n{outcome.check}"
                 self._charge(goal, decided, outcome.reason, said, facts, event)

@@ -94,7 +94,7 @@ class Repositories:
                 repository.waiting = ""
                 repository.ready = True
         except RalphError as error:
-            repository.fault = _said(error)
+            repository.fault = error.whole
         except Exception as error:  # whatever it is: its goals must not wait for ever
             repository.fault = f"{type(error).__name__}: {error}"
         finally:
@@ -118,7 +118,3 @@ class Repositories:
                 if self._leaving.wait(pause):
                     return False
         return False
-
-
-def _said(error: RalphError) -> str:
-    return error.message + (f" ({error.hint})" if error.hint else "")

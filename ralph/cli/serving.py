@@ -63,7 +63,7 @@ def serve(
         store,
         engine,
         Trying(store, place, repositories, gate, controls, rules, purse),
-        Lanes(place, repositories, controls, rules),
+        Lanes(store, place, repositories, controls, rules),
         premises=place,
         repositories=repositories,
         gate=gate,

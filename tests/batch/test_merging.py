@@ -21,12 +21,12 @@ from ralph.batch.merging import (
     MergeKit,
     Nothing,
     Outcome,
+    OutOfReach,
     Red,
     Refused,
     Sensitive,
     Stopped,
     Tampered,
-    Unreachable,
     Unresolved,
     merge,
 )  # fmt: skip
@@ -457,7 +457,7 @@ def test_a_red_check_keeps_the_work_out(mirror: Mirror, upstream: Path, clone: P
     work(clone, {"b.txt": "broken"})
     outcome = merged(mirror, clone, tmp_path)
     assert isinstance(outcome, Red)
-    assert outcome.exit_code == 1
+    assert outcome.how == "exit 1"
     assert len(commits(upstream, "main")) == 1
 
 
@@ -674,7 +674,7 @@ def test_a_check_that_the_base_changed_is_no_tampering(
     outsider(upstream, {".ralph/check": "#!/bin/sh\nexit 7\n"})
     outcome = merged(mirror, clone, tmp_path)
     assert isinstance(outcome, Red)
-    assert outcome.exit_code == 7
+    assert outcome.how == "exit 7"
 
 
 # The other side
@@ -828,10 +828,10 @@ def test_a_server_that_is_away_is_waited_for(world: Path, tmp_path: Path, upstre
         mirror.clone(clone, BRANCH)
         work(clone, {"b.txt": "b"})
         daemon.stop()
-        assert isinstance(merged(mirror, clone, tmp_path), Unreachable)
+        assert isinstance(merged(mirror, clone, tmp_path), OutOfReach)
         daemon.start()
         judge = Judge(lambda _: daemon.stop())
-        assert isinstance(merged(mirror, clone, tmp_path, judge), Unreachable)
+        assert isinstance(merged(mirror, clone, tmp_path, judge), OutOfReach)
         daemon.start()
         assert isinstance(merged(mirror, clone, tmp_path), Merged)
     assert len(commits(upstream, "main")) == 2

@@ -453,6 +453,7 @@ def test_a_remote_that_goes_away(batch: Batch, ledger: Ledger) -> None:
             assert batch.runs("add", "--queue", goal, cwd=batch.root).exit_code == 0
             wait_until(lambda: merged_goals(batch.repos["near"]) == ["near"], "the other repository goes on")
             assert merged_goals(batch.repos["far"]) == []
+            assert batch.goals()["far"]["reason"].startswith("waiting for the remote: ")
             daemon.start()
             finished = running.wait()
     assert finished.exit_code == 0, finished.stdout + finished.stderr

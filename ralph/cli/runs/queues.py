@@ -57,6 +57,8 @@ def whereabouts(db: str | None, most: str | None = None) -> Whereabouts:
     chosen = settings.load(env=env, flags=written)
     values = chosen.values
     ralph_dir = settings.ralph_dir(env)
+    if "\n" in str(ralph_dir):
+        raise UsageError(f"RALPH_DIR has a line break in it, which git's clones cannot do with: {str(ralph_dir)!r}")
     url = str(values["db"].value) if "db" in values else default_url(ralph_dir)
     return Whereabouts(url, ralph_dir, env, int(str(values["max"].value)), chosen.agent, chosen.notify)
 

@@ -118,6 +118,8 @@ def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
     from ralph.batch.goals import State
 
     match goal.state:
+        case State.RUNNING if cut_off and goal.unmerged is not None:
+            return "it was cut off at its merge, and is told only if that fails and it is tried again: ralph-runs run"
         case State.RUNNING if cut_off and paused:
             return (
                 "nobody serves the queue, which is paused; it is told when it goes on:"

@@ -24,6 +24,7 @@ _USUAL_WIDTH = 80
 _LABEL = 10
 _LONGEST, _LONGEST_STEP = 400, 4_000
 """Characters of what is told of one goal. Commands are copied: they are not cut where a queue has a long address."""
+_UNKNOWN = "unknown"
 _CUT_OFF = "cut off"
 _MOST_KEPT = 5
 _UNPROVEN = "--merge-unproven"
@@ -83,7 +84,7 @@ def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
     counts = Counter(_state(goal, cut_off=cut_off) for goal in goals)
     each = ", ".join(f"{counts[state]} {state}" for state in (_CUT_OFF, *State) if counts[state])
     known = sum(goal.cost_usd for goal in goals)
-    untold = sum(goal.known_cost is None and goal.iterations > 0 for goal in goals)
+    untold = sum(cost(goal) == _UNKNOWN for goal in goals)
     money = [format_money(known)] if known else []
     unknown = [f"cost of {untold} unknown"] if untold else []
     return " · ".join([f"{len(goals)} goal{'' if len(goals) == 1 else 's'}: {each}", *money, *unknown])
@@ -92,7 +93,8 @@ def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
 def cost(goal: BatchGoal) -> str:
     """What a goal has cost; empty: nothing has been done yet that anybody could have told the cost of."""
     if goal.known_cost is None:
-        return "unknown" if goal.iterations else ""
+        has_worked = goal.iterations > 0 or (goal.run != "" and goal.state is not State.RUNNING)
+        return _UNKNOWN if has_worked else ""
     return format_money(goal.cost_usd) if goal.starts else ""
 
 
@@ -178,6 +180,8 @@ def next_step(
             return "the queue is paused; have goals started again: ralph-runs resume"
         case State.QUEUED:
             return "a queue worker takes it up: ralph-runs work"
+        case State.RUNNING if cut_off and goal.cancelling:
+            return "it was cut off at its merge; if that did not arrive, it is given up by: ralph-runs run"
         case State.RUNNING if cut_off and paused:
             return (
                 "it was cut off, and the queue is paused; have it go on: ralph-runs resume, then: ralph-runs run;"
