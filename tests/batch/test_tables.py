@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ralph.batch.goals import State
+from ralph.cli.runs.queues import Whereabouts
 from ralph.cli.runs.tables import cost, next_step, tally
 from tests.board.boards import goal
 
@@ -34,3 +37,17 @@ def test_what_is_given_up_and_was_cut_off_at_its_merge_is_not_to_be_given_up_aga
     left = goal(1, "one", State.RUNNING, cancelling=True, unmerged={"proven": True})
     assert "cancel" not in next_step(left, cut_off=True)
     assert next_step(left, cut_off=True).endswith(": ralph-runs run")
+
+
+@pytest.mark.parametrize(
+    ("url", "flag"),
+    [
+        ("postgresql://me:secret@db/q", " --db postgresql://me@db/q"),
+        ("postgresql://me:se:c@ret@db:5433/q", " --db postgresql://me@db:5433/q"),
+        ("postgresql://me@db/q?password=secret", " --db postgresql://me@db/q"),
+        ("postgresql://db/q", " --db postgresql://db/q"),
+        ("sqlite:////state/runs.sqlite", ""),
+    ],
+)
+def test_a_command_names_the_queue_and_its_user_and_never_the_password(url: str, flag: str) -> None:
+    assert Whereabouts(url, Path("/state"), {}, most=2, agent="claude").flag == flag

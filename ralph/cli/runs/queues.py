@@ -10,11 +10,11 @@ from pathlib import Path
 from ralph import environ, settings
 from ralph.batch.database import default_url
 from ralph.batch.goals import BatchGoal, State
-from ralph.batch.remotes import without_password
 from ralph.batch.sole import serving, unless_served
 from ralph.batch.store import Store, open_store
 from ralph.errors import UsageError
 
+_PASSWORD = re.compile(r"//([^:@/\s]*):[^/\s]*@")
 _COMMAND = re.compile(r"\bralph-runs [a-z]+\b")
 
 
@@ -37,7 +37,7 @@ class Whereabouts:
         """How a command names this queue where it would not find it by itself; without what opens it."""
         if self.url == default_url(self.ralph_dir):
             return ""
-        url = without_password(self.url)
+        url = _PASSWORD.sub(r"//\1@", self.url)
         return f" --db {shlex.quote(url.partition('?')[0] if 'password' in url else url)}"
 
     def step(self, words: str) -> str:
