@@ -134,12 +134,12 @@ def test_a_push_that_hangs_does_not_hold_up_a_second_ctrl_c(batch: Batch, ledger
         wait_until((batch.root / "pushing").exists, "the push is under way")
         running.send(signal.SIGINT)
         wait_until(lambda: "stopping" in running.stdout, "the first is heard")
-        running.send(signal.SIGINT)
         asked = time.monotonic()
+        running.send(signal.SIGINT)
         finished = running.wait()
         took = time.monotonic() - asked
     assert finished.exit_code == 130, finished.stdout
-    assert took < 15, finished.stdout  # goals that are not merged have twenty seconds
+    assert took < 20, finished.stdout  # what goals that are not merged have before anybody leaves; this one has three
     hold.unlink()
     assert batch.run().exit_code == 0
     require_merged_once(batch, ledger, ["one"])
