@@ -168,6 +168,7 @@ def test_what_a_worker_that_was_killed_has_used_is_not_charged_to_the_next(
     goals = (batch.root / "goals", "--repo", batch.repos["upstream"])
     with batch.start(*goals, "--json", env=surroundings(batch, world, api)) as killed:
         wait_until(lambda: len(api.ledger.main) >= 20, "calls of the model")
+        wait_until(lambda: min(goal["seconds"] for goal in batch.goals().values()) > 0.5, "the time to be written down")
         started = psutil.Process(killed.pid).children(recursive=True)
         killed.send(signal.SIGKILL)
         killed.wait()
