@@ -98,7 +98,7 @@ class Pursuing:
             facts["seconds"] = outcome.seconds
         facts["iterations"] = goal.iterations + outcome.iterations
         stopped = self._controls.requests(goal) > 0
-        asked = stopped or outcome.lent
+        asked = stopped or outcome.lent or self._controls.fault is not None  # which is nobody's doing here
         decided = fate(goal, Ended(outcome.exit_code, outcome.reason, outcome.iterations, asked=asked))
         match decided:
             case Fate.MERGE:

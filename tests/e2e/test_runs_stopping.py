@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ralph.batch.database import default_url
+from ralph.batch.premises import premises
+from ralph.batch.store import open_store
 from tests.support.batches import CHECK_TEXTS, Batch, merged_goals, require_linear, says, shell, wrote
 from tests.support.forms import ROUNDS
 from tests.support.git_repos import git
@@ -334,6 +337,28 @@ def test_what_the_system_refuses_a_merge_is_not_the_goals_fault(batch: Batch) ->
     again = batch.run()
     assert again.exit_code == 0, again.stdout + again.stderr
     assert (merged_goals(upstream), batch.goals()["one"]["attempts"]) == (["one"], 1)
+
+
+def test_what_the_system_refuses_an_attempt_is_not_counted_as_one_that_was_killed(batch: Batch, ledger: Ledger) -> None:
+    """Ten of those in a row are taken for the goal's own doing: here a file is where its clone should be."""
+    batch.upstream()
+    goal = batch.goal("one", ledger.writes("one", 1, seconds=0), repo="upstream")
+    assert batch.runs("add", "--queue", goal, cwd=batch.root).exit_code == 0
+    store = open_store(default_url(batch.ralph_dir))
+    assert store is not None
+    (root := premises(batch.ralph_dir, store.queue_id).root).mkdir(parents=True)
+    (obstacle := root / "clones").touch()
+
+    first = batch.run()
+    assert first.exit_code == 1, first.stdout + first.stderr
+    assert "stopping: " in first.stdout
+    (found,) = store.goals()
+    store.close()
+    assert (found.state, found.attempts, found.killed) == ("queued", 0, 0)
+
+    obstacle.unlink()
+    assert batch.run().exit_code == 0
+    require_merged_once(batch, ledger, ["one"])
 
 
 def test_of_twenty_workers_one_works(batch: Batch, ledger: Ledger) -> None:
