@@ -1,4 +1,4 @@
-"""Start, feed, read and stop one child and its tree: the only place that knows of subprocesses, signals and threads."""
+"""Start, feed, read and stop one child and its tree: the only place that knows of subprocesses and signals."""
 
 from ralph.process.asking import Reply, ask
 from ralph.process.child import Child
