@@ -27,16 +27,13 @@ _REPLACED = "Conflicts that have no lines, as they are on the base:"
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The branch's last commit; the files with conflict markers in them; whether the branch moved, and if not, why."""
+    """The branch's last commit; the files with conflict markers in them; why it is not up to date, if it is not."""
 
     tip: str
     conflicts: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     """Files that both sides have changed and no marker can stand in (a picture, one that is deleted): the base's are
     in place, so that nothing of it is undone by who does not look. The branch's are in the commit before."""
-    restored: tuple[str, ...] = ()
-    """Protected files that the branch had changed, and that are the base's again."""
-    moved: bool = False
     in_the_way: str = ""
 
 
@@ -73,7 +70,7 @@ def bring_up_to_date(mirror: Mirror, clone: Path, branch: str) -> Updated:
         return Updated(tip, in_the_way=why)
     bare.git("update-ref", f"refs/heads/{branch}", new, tip)
     mirror.note_taken(branch, base.tip)
-    return Updated(new, conflicts, replaced, tuple(restored), moved=True)
+    return Updated(new, conflicts, replaced)
 
 
 def _without_lines(bare: Bare, tree: str, conflicts: Sequence[str], theirs: str, ours: str) -> tuple[str, ...]:

@@ -394,7 +394,7 @@ def test_files_that_are_not_the_clones_are_left_alone(
     home = make_repo(tmp_path / "home", {"mine.txt": "mine"})
     outsider(upstream, {"c.txt": "c"})
     mirror.refresh()
-    work(clone, {"b.txt": "b"})
+    tip = work(clone, {"b.txt": "b"})
     if link:
         (clone / ".git").rename(home / "theirs.git")
         (clone / ".git").symlink_to(home / "theirs.git")
@@ -402,7 +402,7 @@ def test_files_that_are_not_the_clones_are_left_alone(
         git(clone, "config", "core.worktree", str(home))
     updated = bring_up_to_date(mirror, clone, BRANCH)
     assert not (home / "c.txt").exists()
-    assert updated.moved is not link
+    assert (updated.tip == tip) is link
     mirror.clone(clone, BRANCH)
     assert clone.with_name(f"{clone.name}.broken-1").exists()
 
@@ -525,8 +525,8 @@ def test_nothing_that_an_agent_planted_runs(mirror: Mirror, upstream: Path, clon
     mirror.refresh()
     plant(clone, ran)
     (clone / "b.txt").touch()
-    assert mirror.save(clone, BRANCH, "speed-1/1")
-    assert bring_up_to_date(mirror, clone, BRANCH).moved
+    assert (tip := mirror.save(clone, BRANCH, "speed-1/1"))
+    assert bring_up_to_date(mirror, clone, BRANCH).tip != tip
     (clone / "b.txt").touch()
     assert mirror.save(clone, BRANCH, "speed-1/1")
     mirror.clone(clone, BRANCH)
@@ -566,7 +566,7 @@ def test_a_clone_that_is_taken_up_fetches_nothing_that_it_lacks(
         (clone / ".git" / "objects" / "info" / "alternates").unlink()
         ran.unlink(missing_ok=True)
         updated = bring_up_to_date(mirror, clone, BRANCH)  # the merge commit is the mirror's alone
-        assert (updated.tip, updated.moved) == (tip, False)
+        assert updated.tip == tip
         assert "borrow" in updated.in_the_way
         assert not (clone / "c.txt").exists()
     assert not ran.exists(), ran.read_text()
@@ -575,13 +575,13 @@ def test_a_clone_that_is_taken_up_fetches_nothing_that_it_lacks(
 def test_a_repository_within_a_commit_has_no_say(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     inner = make_repo(clone / "inner", {"x.txt": "x", ".gitattributes": "* filter=evil\n"})
-    work(clone, {"b.txt": "b"})
+    tip = work(clone, {"b.txt": "b"})
     outsider(upstream, {"c.txt": "c"})
     mirror.refresh()
     plant(inner, ran)
     os.utime(inner / "x.txt", (1, 1))
     mirror.clone(clone, BRANCH)
-    assert bring_up_to_date(mirror, clone, BRANCH).moved
+    assert bring_up_to_date(mirror, clone, BRANCH).tip != tip
     assert uncommitted(mirror, clone, mirror.tip(BRANCH) or "") == ["trap"]  # where `plant` leaves it
     assert discard(mirror, clone, BRANCH) != ""
     assert not ran.exists(), ran.read_text()
@@ -600,7 +600,7 @@ def test_a_clone_that_git_would_wait_for_is_given_up(mirror: Mirror, clone: Path
 def test_a_branch_that_is_up_to_date_stays(mirror: Mirror, clone: Path) -> None:
     tip = work(clone, {"b.txt": "b"})
     updated = bring_up_to_date(mirror, clone, BRANCH)
-    assert (updated.tip, updated.moved, updated.in_the_way) == (tip, False, "")
+    assert (updated.tip, updated.in_the_way) == (tip, "")
 
 
 def test_the_base_is_merged_into_the_branch(mirror: Mirror, upstream: Path, clone: Path) -> None:
@@ -609,7 +609,7 @@ def test_the_base_is_merged_into_the_branch(mirror: Mirror, upstream: Path, clon
     mirror.refresh()
     (clone / "leftover").write_text("half done")
     updated = bring_up_to_date(mirror, clone, BRANCH)
-    assert (updated.conflicts, updated.moved) == ((), True)
+    assert updated.conflicts == ()
     assert git(clone, "rev-parse", "HEAD", "HEAD^1", "HEAD^2").split() == [updated.tip, tip, theirs]
     assert git(clone, "symbolic-ref", "HEAD") == f"refs/heads/{BRANCH}"
     assert git(clone, "status", "--porcelain") == "?? leftover"
@@ -622,7 +622,7 @@ def test_conflicts_are_committed_with_their_markers(mirror: Mirror, upstream: Pa
     outsider(upstream, {"a.txt": "one\ntheirs\nthree\n"})
     mirror.refresh()
     updated = bring_up_to_date(mirror, clone, BRANCH)
-    assert (updated.conflicts, updated.moved) == (("a.txt",), True)
+    assert updated.conflicts == ("a.txt",)
     text = (clone / "a.txt").read_text()
     assert f"<<<<<<< {BRANCH}-g" in text
     assert "\nours\n=======\ntheirs\n>>>>>>> main-g" in text
@@ -637,7 +637,7 @@ def test_what_is_not_committed_is_never_overwritten(mirror: Mirror, upstream: Pa
     mirror.refresh()
     (clone / name).write_text("not committed")
     updated = bring_up_to_date(mirror, clone, BRANCH)
-    assert (updated.tip, updated.moved) == (tip, False)
+    assert updated.tip == tip
     assert name in updated.in_the_way
     assert (clone / name).read_text() == "not committed"
     assert git(clone, "rev-parse", "HEAD") == refs(mirror)[f"refs/heads/{BRANCH}"] == tip
@@ -645,8 +645,7 @@ def test_what_is_not_committed_is_never_overwritten(mirror: Mirror, upstream: Pa
 
 def test_what_judges_is_the_bases_again(mirror: Mirror, upstream: Path, clone: Path) -> None:
     work(clone, {".ralph/check": "#!/bin/sh\n", ".ralph/prompts/worker.md.j2": "x", ".ralph/notes": "kept", "b": "b"})
-    updated = bring_up_to_date(mirror, clone, BRANCH)
-    assert updated.restored == (".ralph/check", ".ralph/prompts")
+    bring_up_to_date(mirror, clone, BRANCH)
     listed = git(clone, "diff", "--name-only", mirror.base().tip, "HEAD").split()
     assert listed == [".ralph/notes", "b"]
     assert git(clone, "status", "--porcelain") == ""
