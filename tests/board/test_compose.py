@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ralph.batch.bulletin import Budget, Bulletin, Sight
 from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
-from ralph.cli.runs.board.compose import compose, frame
+from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.view import Asks, Prompt, View, shown
 from ralph.cli.runs.tables import short_repos
 from ralph.ui.columns import width
@@ -38,7 +38,7 @@ def _wall_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def screen(board: Board, view: View, columns: int, rows: int) -> list[str]:
     """As a terminal without colours has it; what stands out is marked."""
-    lines = [painted(row, columns, colour=False) for row in compose(board, view, columns, rows)]
+    lines = [painted(row, columns, colour=False) for row in frame(board, view, columns, rows)[1]]
     return [line.replace("\x1b[7m", "»").replace("\x1b[0m", "«").rstrip() for line in lines]
 
 

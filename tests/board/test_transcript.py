@@ -11,7 +11,7 @@ import pytest
 from ralph import jsonline
 from ralph.batch.bulletin import Sight
 from ralph.cli.runs.board.board import Transcript
-from ralph.cli.runs.board.compose import compose
+from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
 from ralph.events import (
@@ -171,5 +171,5 @@ def test_an_agent_that_would_take_the_terminal_over_gets_nothing_of_it(reading: 
     board = boards.board(boards.twelve(), bulletin=boards.bulletin(), served="x", transcript=told)
     assert len(told.rows) > 1000
     for bottom in range(24, told.end, 23):
-        for line in compose(board, View(open=3, bottom=bottom), 80, 24):
+        for line in frame(board, View(open=3, bottom=bottom), 80, 24)[1]:
             assert not steering(painted(line, 80, colour=True))

@@ -24,13 +24,8 @@ _MOST_EVENTS = 12
 _TONES = {"done": Tone.GOOD, "stuck": Tone.BAD, "retry": Tone.WARN, "waiting": Tone.WARN, "note": Tone.WARN}
 
 
-def compose(board: Board, view: View, columns: int, rows: int) -> list[Line]:
-    """The lines of a screen of this size."""
-    return frame(board, view, columns, rows)[1]
-
-
 def frame(board: Board, view: View, columns: int, rows: int) -> tuple[View, list[Line]]:
-    """The same, and the view with what it has come to know of the room that it has."""
+    """The lines of a screen of this size, and the view with what it has come to know of the room that it has."""
     bottom = keyline(board, view, columns)
     if rows < 2:
         return view, [bottom][:rows]
