@@ -28,8 +28,7 @@ class Purse:
         self.budget = budget
         self._passed = passed
         self._began = passed()
-        self._before = {goal.id: Spend(goal.cost_usd, goal.tokens) for goal in goals}
-        self._used = dict(self._before)
+        self._used = {goal.id: Spend(goal.cost_usd, goal.tokens) for goal in goals}
         self._begun: set[int] = set()
         self._lent: dict[int, tuple[Budget, Spend]] = {}
         self._cost_usd, self._tokens = 0.0, 0
