@@ -7,14 +7,13 @@ from pathlib import Path
 from ralph.batch.controls import Controls, Rules
 from ralph.batch.gate import Gate
 from ralph.batch.goals import BatchGoal, MergeMode, State
+from ralph.batch.mirror import USUAL
 from ralph.batch.news import Kind
 from ralph.batch.repositories import TRYING_AGAIN, Repositories, Repository
 from ralph.batch.store import Store
 from ralph.errors import RalphError
 from ralph.goal import parse_goal
 from ralph.notifying import Occasion
-
-_USUAL = ("main", "master", "trunk")
 
 
 class Admission:
@@ -88,7 +87,7 @@ class Admission:
         if not repository.has_check and not self._rules.merge_unproven and not self._names_check(goal):
             words = f"{where} has no .ralph/check on {repository.base}: what its goals do is unproven, and not merged"
             self._say(f"{words} without --merge-unproven")
-        if repository.mirror.upstream.path is not None and repository.base not in _USUAL:
+        if repository.mirror.upstream.path is not None and repository.base not in USUAL:
             self._say(f"{where}: work is merged to {repository.base}, which is its branch at present")
 
     def _say(self, words: str, until_merged_to: str = "") -> None:

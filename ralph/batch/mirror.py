@@ -39,7 +39,8 @@ FETCH = (
 _CHECKOUT = ("-c", "checkout.workers=4", "-c", "checkout.thresholdForParallelism=100")
 PATIENCE = 600.0
 """Seconds for a fetch from a clone: what an agent may have put there in place of a file, git may wait for."""
-_USUAL = ("main", "master", "trunk")
+USUAL = ("main", "master", "trunk")
+"""What a branch that work is merged to is called where nobody has chosen another."""
 _ASIDE = "broken"
 _MOST_TRIES = 3
 
@@ -224,7 +225,7 @@ class Mirror:
     def _default(self, theirs: Sequence[str], named: str) -> str:
         """The default branch; where HEAD names none (detached, or never born) the one before, or a usual one."""
         before = self.bare.git("symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
-        found = [name for name in (named, before, *_USUAL) if name in theirs]
+        found = [name for name in (named, before, *USUAL) if name in theirs]
         return found[0] if found else theirs[0] if len(theirs) == 1 else ""
 
     def _meant_for(self, branch: str) -> str:
