@@ -11,7 +11,6 @@ from ralph.batch.mirror import USUAL
 from ralph.batch.news import Kind
 from ralph.batch.repositories import TRYING_AGAIN, Repositories, Repository
 from ralph.batch.store import Store
-from ralph.errors import RalphError
 from ralph.goal import parse_goal
 from ralph.notifying import Occasion
 
@@ -48,12 +47,7 @@ class Admission:
         for goal in goals:
             if goal.state is not State.QUEUED:
                 continue
-            try:
-                repository = self._repositories.prepared(goal.repo)
-            except RalphError as error:
-                self._stick(goal, error.message)
-                turned_away.add(goal.id)
-                continue
+            repository = self._repositories.prepared(goal.repo)
             self._tell(goal, repository)
             if repository.fault:
                 first = goal.repo not in out_of_reach  # it is one piece of news, however many goals it is about
