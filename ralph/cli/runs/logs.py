@@ -83,13 +83,9 @@ def _lines(file: Path, runs: Callable[[], bool]) -> "Iterator[bytes | Oversized]
 
 
 def _draw(event: "Event", at: str, console: "Console") -> None:
-    from ralph.events import RunEnded, RunStarted
+    from ralph.cli.runs.runfile import framed
 
-    match event:
-        case RunStarted():
-            verb = "continued" if event.continued else "started"
-            console.say("run", f"{verb} {at} · {event.agent} · model {event.model}")
-        case RunEnded():
-            console.say("result", f"{event.reason} (exit {event.exit_code})")
-        case _:
-            console([event], at, b"")
+    if (said := framed(event, at)) is not None:
+        console.say(said.label, said.text)
+    else:
+        console([event], at, b"")

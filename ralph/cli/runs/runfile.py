@@ -1,4 +1,4 @@
-"""The events of a goal's latest run, as far as its `ralph run` has written them."""
+"""The events of a goal's latest run, as far as its `ralph run` has written them, and how that began and ended."""
 
 import os
 from collections.abc import Iterator
@@ -6,8 +6,10 @@ from io import FileIO
 from pathlib import Path
 
 from ralph import jsonline
-from ralph.events import Event, from_json
+from ralph.events import Event, RunEnded, RunStarted, from_json
 from ralph.lines import LineSplitter, Oversized
+from ralph.ui.paint import Tone
+from ralph.ui.telling import Said
 
 _CHUNK = 1 << 16
 
@@ -70,3 +72,15 @@ def event_in(line: bytes | Oversized) -> tuple[Event, str] | None:
         return from_json(entry), jsonline.text(entry.get("at"))
     except (jsonline.Malformed, ValueError):
         return None
+
+
+def framed(event: Event, at: str) -> Said | None:
+    """How a run begins or ends, in words: `ralph run` says that itself, and tells nothing of the event."""
+    match event:
+        case RunStarted():
+            verb = "continued" if event.continued else "started"
+            return Said("run", f"{verb} {at} · {event.agent} · model {event.model}", Tone.STRONG)
+        case RunEnded():
+            return Said("result", f"{event.reason} (exit {event.exit_code})", Tone.STRONG)
+        case _:
+            return None

@@ -8,12 +8,11 @@ from pathlib import Path
 from ralph.batch.bulletin import Sight
 from ralph.budget import Meter, Spend
 from ralph.cli.runs.board.board import Transcript
-from ralph.cli.runs.runfile import RunFile, event_in
-from ralph.events import Event, RunEnded, RunStarted
+from ralph.cli.runs.runfile import RunFile, event_in, framed
 from ralph.standing import Standing
 from ralph.ui.paint import Line, Tone
 from ralph.ui.statusline import status_line
-from ralph.ui.telling import Detail, Said
+from ralph.ui.telling import Detail
 from ralph.ui.toned import TonedTelling, folded, toned
 
 _MOST_BYTES = 8 << 20
@@ -70,8 +69,8 @@ class Reading:
                 self._begin()
             event, at = told
             self._stands = (self._stands or Standing()).after(event, at)
-            framed = [line for said in _framed(event, at) for line in toned(said)]
-            self._keep([*framed, *self._telling.lines(event, at)])
+            said = framed(event, at)
+            self._keep(self._telling.lines(event, at) if said is None else toned(said))
 
     def _begin(self) -> None:
         if self._run.skipped:
@@ -100,15 +99,3 @@ def _whole(stands: Standing, sight: Sight | None, *, is_known: bool) -> Standing
     number = stands.iteration or (sight.iteration if sight is not None else 0)
     meter = Meter(before=used, context_pct=stands.meter.context_pct)
     return replace(stands, meter=meter, iteration=number or None)
-
-
-def _framed(event: Event, at: str) -> list[Said]:
-    """How a run begins and ends: `ralph run` says that itself, not as an event."""
-    match event:
-        case RunStarted():
-            verb = "continued" if event.continued else "started"
-            return [Said("run", f"{verb} {at} · {event.agent} · model {event.model}", Tone.STRONG)]
-        case RunEnded():
-            return [Said("result", f"{event.reason} (exit {event.exit_code})", Tone.STRONG)]
-        case _:
-            return []
