@@ -23,6 +23,11 @@ _LOCK_PATIENCE = 20.0
 """Seconds that another git is given to let go of a lock, before its file counts as left behind."""
 
 
+def flat(branch: str) -> str:
+    """A branch's name as the last part of a ref's: `a` must not be in the way of `a/b`, nor `a+b` be taken for it."""
+    return branch.replace("%", "%25").replace("+", "%2b").replace("/", "+")
+
+
 @dataclass(frozen=True, slots=True)
 class Bare:
     """A bare repository, called by its path alone: no search for one around it, nothing of another's settings."""

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.bare import UNTOUCHED, Bare
+from ralph.batch.bare import UNTOUCHED, Bare, flat
 from ralph.batch.places import place_of
 from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.batch.removal import remove_tree
@@ -317,7 +317,7 @@ def open_mirror(ralph_dir: Path, url: str) -> Mirror:
 
 
 def _taken(branch: str) -> str:
-    return f"refs/ralph/taken/{branch.replace('/', '+')}"  # flat: `a` must not be in the way of `a/b`
+    return f"refs/ralph/taken/{flat(branch)}"
 
 
 def _is_ours(name: str, ours: Collection[str]) -> bool:

@@ -1,5 +1,6 @@
 """Whose branch it is: queues share a mirror, and two goals of one name must not work on one branch."""
 
+from ralph.batch.bare import flat
 from ralph.batch.mirror import Mirror
 
 _EMPTY_TREE = b""
@@ -21,4 +22,4 @@ def release(mirror: Mirror, branch: str) -> None:
 
 
 def _ref(branch: str) -> str:
-    return f"refs/ralph/owner/{branch.replace('/', '+')}"  # flat: `a` must not be in the way of `a/b`
+    return f"refs/ralph/owner/{flat(branch)}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ralph.batch.bare import flat
 from ralph.batch.goals import MergeMode
 from ralph.batch.merging import (
     CheckOutcome,
@@ -350,7 +351,7 @@ def test_histories_without_a_common_start_are_the_users_to_see_to(
 ) -> None:
     """Nobody knows what the work was begun from, so no attempt could mend that."""
     work(clone, {"b.txt": "b"})
-    git(mirror.path, "update-ref", "-d", f"refs/ralph/taken/{BRANCH.replace('/', '+')}")
+    git(mirror.path, "update-ref", "-d", f"refs/ralph/taken/{flat(BRANCH)}")
     other = make_upstream(tmp_path / "other.git", {"z": "z"})
     git(other, "push", "--quiet", "--force", str(upstream), "main:main")
     outcome = merged(mirror, clone, tmp_path)

@@ -29,6 +29,14 @@ def test_names_do_not_stand_in_each_others_way(mirror: Mirror) -> None:
     assert all(reserve(mirror, branch, "one") for branch in ("a", "a/b", "a/b/c"))
 
 
+def test_no_two_branches_share_a_reservation(mirror: Mirror) -> None:
+    branches = ("a/b", "a+b", "a%2bb", "a%2fb", "a%252bb")
+    assert all(reserve(mirror, branch, f"for {branch}") for branch in branches)
+    release(mirror, "a+b")
+    assert not reserve(mirror, "a/b", "another")
+    assert reserve(mirror, "a+b", "another")
+
+
 def test_of_many_at_once_one_gets_it(mirror: Mirror) -> None:
     got: list[str] = []
     barrier = threading.Barrier(8)
