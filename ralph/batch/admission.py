@@ -4,13 +4,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ralph.batch.controls import Controls, Rules
-from ralph.batch.gate import Gate
 from ralph.batch.goals import BatchGoal, MergeMode, State
+from ralph.batch.kit import WorkerKit
 from ralph.batch.mirror import USUAL
 from ralph.batch.news import Kind
-from ralph.batch.repositories import TRYING_AGAIN, Repositories, Repository
-from ralph.batch.store import Store
+from ralph.batch.repositories import TRYING_AGAIN, Repository
 from ralph.goal import parse_goal
 from ralph.notifying import Occasion
 
@@ -18,12 +16,10 @@ from ralph.notifying import Occasion
 class Admission:
     """Asked by the scheduler, before anything starts."""
 
-    def __init__(
-        self, store: Store, repositories: Repositories, gate: Gate, controls: Controls, rules: Rules, agent: str
-    ) -> None:
+    def __init__(self, kit: WorkerKit, agent: str) -> None:
         """`agent` works on a goal that names nobody."""
-        self._store, self._repositories, self._gate = store, repositories, gate
-        self._controls, self._rules, self._agent = controls, rules, agent
+        self._store, self._repositories, self._gate = kit.store, kit.repositories, kit.gate
+        self._controls, self._rules, self._agent = kit.controls, kit.rules, agent
         self._said: set[str] = set()
 
     def account(self, goal: BatchGoal) -> str:

@@ -7,15 +7,14 @@ from collections.abc import Generator
 from pathlib import Path
 
 from ralph.batch.attempt import Outcome
-from ralph.batch.controls import MOMENT, Controls, Rules
+from ralph.batch.controls import MOMENT
 from ralph.batch.goals import BatchGoal, MergeMode
+from ralph.batch.kit import WorkerKit
 from ralph.batch.landing import Landed, Landing, landing_of
 from ralph.batch.merging import CheckOutcome, Merged, MergeJob, MergeKit, OutOfReach, Stopped, landed_already, merge
 from ralph.batch.news import Kind
-from ralph.batch.premises import Premises
 from ralph.batch.proving import check_checkout
-from ralph.batch.repositories import Repositories, Repository
-from ralph.batch.store import Store
+from ralph.batch.repositories import Repository
 from ralph.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.goal import parse_goal
 
@@ -29,11 +28,9 @@ _MOST_KILLED = 3
 class Lanes:
     """Brings work to where it belongs, each goal's in the thread that calls it."""
 
-    def __init__(
-        self, store: Store, premises: Premises, repositories: Repositories, controls: Controls, rules: Rules
-    ) -> None:
-        self._store, self._premises, self._repositories = store, premises, repositories
-        self._controls, self._rules = controls, rules
+    def __init__(self, kit: WorkerKit) -> None:
+        self._store, self._premises, self._repositories = kit.store, kit.premises, kit.repositories
+        self._controls, self._rules = kit.controls, kit.rules
 
     def land(self, goal: BatchGoal, outcome: Outcome) -> Landing:
         """Merge what an attempt has done, as the goal or the rules want it. A fault is a landing, too."""

@@ -5,19 +5,15 @@ import traceback
 from collections.abc import Mapping
 
 from ralph.batch.attempt import Outcome, recorded_outcome
-from ralph.batch.controls import Controls, Rules
 from ralph.batch.discarding import discard
-from ralph.batch.engine import Engine
-from ralph.batch.gate import BLOCKING, Gate
+from ralph.batch.gate import BLOCKING
 from ralph.batch.goals import BatchGoal, MergeMode, State
+from ralph.batch.kit import WorkerKit
 from ralph.batch.landing import Landed, Landing, recorded_landing
 from ralph.batch.lane import Lanes
 from ralph.batch.news import Kind
 from ralph.batch.plan import Ended, Fate, fate, retry_or_stuck
-from ralph.batch.premises import Premises
-from ralph.batch.repositories import Repositories
 from ralph.batch.reserving import release
-from ralph.batch.store import Store
 from ralph.batch.trying import Trying
 from ralph.errors import DiskError, QueueError, RalphError
 from ralph.files import make_private_directory, replace_file
@@ -27,22 +23,12 @@ from ralph.notifying import Occasion, occasion_of
 class Pursuing:
     """Works on goals that were claimed, each in the thread that calls it."""
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        trying: Trying,
-        lanes: Lanes,
-        *,
-        premises: Premises,
-        repositories: Repositories,
-        gate: Gate,
-        controls: Controls,
-        rules: Rules,
-    ) -> None:
-        self._store, self._engine, self._trying, self._lanes = store, engine, trying, lanes
-        self._premises, self._repositories = premises, repositories
-        self._gate, self._controls, self._rules = gate, controls, rules
+    def __init__(self, kit: WorkerKit) -> None:
+        self._trying, self._lanes = Trying(kit), Lanes(kit)
+        self._store, self._engine, self._premises, self._repositories = (
+            kit.store, kit.engine, kit.premises, kit.repositories,
+        )  # fmt: skip
+        self._gate, self._controls, self._rules = kit.gate, kit.controls, kit.rules
 
     def pursue(self, number: int, start: int, merge_only: bool) -> None:
         """Do what is to be done for a goal. Which steps there are depends on nothing but the steps' own records."""

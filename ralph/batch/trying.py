@@ -9,18 +9,17 @@ from pathlib import Path
 from ralph import lifetime, settings
 from ralph.batch.attempt import AttemptKit, Outcome, hold_attempt, unheard_end
 from ralph.batch.bulletin import Budget
-from ralph.batch.controls import MOMENT, Controls, Live, Rules
-from ralph.batch.gate import Gate, not_started
+from ralph.batch.controls import MOMENT, Live
+from ralph.batch.gate import not_started
 from ralph.batch.goals import BatchGoal
+from ralph.batch.kit import WorkerKit
 from ralph.batch.news import Kind
 from ralph.batch.plan import LIMIT, MOST_ATTEMPTS, STOPPED
-from ralph.batch.premises import Premises
-from ralph.batch.purse import Purse, Share, share_of
-from ralph.batch.repositories import Repositories, Repository
+from ralph.batch.purse import Share, share_of
+from ralph.batch.repositories import Repository
 from ralph.batch.reserving import reserve
 from ralph.batch.retrying import CONFLICTS, RALPH
 from ralph.batch.statekeeping import take_up_state
-from ralph.batch.store import Store
 from ralph.batch.updating import Updated, bring_up_to_date
 from ralph.budget import Limit, Limits, Spend, limit_reached
 from ralph.errors import DiskError, QueueError, RalphError, RepoError
@@ -38,18 +37,9 @@ from ralph.verdict import Verdict
 class Trying:
     """Holds attempts, each in the thread that calls it."""
 
-    def __init__(
-        self,
-        store: Store,
-        premises: Premises,
-        repositories: Repositories,
-        gate: Gate,
-        controls: Controls,
-        rules: Rules,
-        purse: Purse,
-    ) -> None:
-        self._store, self._premises, self._repositories = store, premises, repositories
-        self._gate, self._controls, self._rules, self._purse = gate, controls, rules, purse
+    def __init__(self, kit: WorkerKit) -> None:
+        self._store, self._premises, self._repositories = kit.store, kit.premises, kit.repositories
+        self._gate, self._controls, self._rules, self._purse = kit.gate, kit.controls, kit.rules, kit.purse
         self._blind: set[str] = set()
         """Agents of which is known that they do not name what the budget is in."""
 

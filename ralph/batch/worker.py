@@ -7,19 +7,16 @@ from dataclasses import dataclass
 
 from ralph.batch.admission import Admission
 from ralph.batch.bulletin import Budget
-from ralph.batch.controls import MOMENT, Controls, Rules
-from ralph.batch.engine import Engine, Pursue, key
+from ralph.batch.controls import MOMENT
+from ralph.batch.engine import Pursue, key
 from ralph.batch.forecast import foretold
-from ralph.batch.gate import Gate, not_started
+from ralph.batch.gate import not_started
 from ralph.batch.goals import BatchGoal, State
+from ralph.batch.kit import WorkerKit
 from ralph.batch.news import PAUSED, Kind
 from ralph.batch.plan import LIMIT, batch_exit_code, startable, waits_in_vain
 from ralph.batch.posting import Posting
-from ralph.batch.premises import Premises
-from ralph.batch.purse import Purse
-from ralph.batch.repositories import Repositories
 from ralph.batch.retrying import USER
-from ralph.batch.store import Store
 from ralph.errors import Interrupted, QueueError
 from ralph.mailbox import Mailbox
 from ralph.process import Signals
@@ -59,25 +56,20 @@ class QueueWorker:
     def __init__(
         self,
         order: WorkOrder,
-        store: Store,
-        engine: Engine,
+        kit: WorkerKit,
         pursue: Pursue,
         *,
         admission: Admission,
-        premises: Premises,
-        repositories: Repositories,
-        gate: Gate,
-        controls: Controls,
-        rules: Rules,
-        purse: Purse,
         posting: Posting,
         signals: Signals,
         still_sole: Callable[[], bool],
     ) -> None:
-        self._order, self._store, self._engine, self._pursue = order, store, engine, pursue
-        self._admission, self._premises, self._repositories = admission, premises, repositories
-        self._gate, self._controls, self._rules, self._signals = gate, controls, rules, signals
-        self._purse, self._posting, self._still_sole = purse, posting, still_sole
+        self._order, self._pursue, self._admission, self._posting = order, pursue, admission, posting
+        self._signals, self._still_sole = signals, still_sole
+        self._store, self._engine, self._premises, self._repositories = (
+            kit.store, kit.engine, kit.premises, kit.repositories,
+        )  # fmt: skip
+        self._gate, self._controls, self._rules, self._purse = kit.gate, kit.controls, kit.rules, kit.purse
         self._worked: set[int] = set(order.named)
         self._passed_on: dict[int, int] = {}
         """The last of all comments when those on each goal were passed on."""

@@ -11,7 +11,7 @@ from ralph.batch.bulletin import Bulletin
 from ralph.batch.controls import Controls, Rules
 from ralph.batch.engine import DbosEngine
 from ralph.batch.gate import Gate
-from ralph.batch.lane import Lanes
+from ralph.batch.kit import WorkerKit
 from ralph.batch.mirror import open_mirror
 from ralph.batch.news import News
 from ralph.batch.posting import Posting
@@ -20,7 +20,6 @@ from ralph.batch.purse import Purse
 from ralph.batch.pursuing import Pursuing
 from ralph.batch.repositories import Repositories
 from ralph.batch.store import Store
-from ralph.batch.trying import Trying
 from ralph.batch.worker import QueueWorker, Worked, WorkOrder
 from ralph.errors import QueueError
 from ralph.process import Signals
@@ -54,37 +53,25 @@ def serve(
         tell(news)
 
     controls = Controls(order.slots, publish)
-    gate = Gate(time.time)
-    purse = Purse(order.budget, store.goals())
-    posting = Posting(store, controls, gate, order.slots, purse)
-    repositories = Repositories(lambda url: open_mirror(ralph_dir, url), controls.wake)
-    engine = DbosEngine(db)
-    pursuing = Pursuing(
-        store,
-        engine,
-        Trying(store, place, repositories, gate, controls, rules, purse),
-        Lanes(store, place, repositories, controls, rules),
+    kit = WorkerKit(
+        store=store,
+        engine=DbosEngine(db),
         premises=place,
-        repositories=repositories,
-        gate=gate,
+        repositories=Repositories(lambda url: open_mirror(ralph_dir, url), controls.wake),
+        gate=Gate(time.time),
         controls=controls,
         rules=rules,
+        purse=Purse(order.budget, store.goals()),
     )
+    posting = Posting(store, controls, kit.gate, order.slots, kit.purse)
 
     with Signals().watched() as signals, beside(posting.bulletin, signals):
-        store.be_patient(lambda: _ASKED_TO_END if signals.count else _patience(purse))
+        store.be_patient(lambda: _ASKED_TO_END if signals.count else _patience(kit.purse))
         worker = QueueWorker(
             order,
-            store,
-            engine,
-            pursuing.pursue,
-            admission=Admission(store, repositories, gate, controls, rules, agent),
-            premises=place,
-            repositories=repositories,
-            gate=gate,
-            controls=controls,
-            rules=rules,
-            purse=purse,
+            kit,
+            Pursuing(kit).pursue,
+            admission=Admission(kit, agent),
             posting=posting,
             signals=signals,
             still_sole=still_sole,
