@@ -3,6 +3,7 @@
 A run writes its lines, and watches its limits, in one thread: `| less`, left alone, must not hold that up.
 """
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -48,8 +49,10 @@ class Relay:
                 self._waiting.append(data)
                 self._size += len(data)
             if not self._outlet.settle() and self._courier is None:
-                self._courier = threading.Thread(target=self._deliver, name="relay", daemon=True)
-                self._courier.start()
+                courier = threading.Thread(target=self._deliver, name="relay", daemon=True)
+                with contextlib.suppress(RuntimeError):  # the system has no thread left: the next line tries again
+                    courier.start()
+                    self._courier = courier
 
     def finish(self) -> None:
         """Wait until all is written, for as long as an outlet would; not in haste. More may come."""
