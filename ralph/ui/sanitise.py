@@ -1,18 +1,24 @@
-"""The one door to the terminal: text from agents, goals and repositories can colour, move, title or link nothing."""
+"""The one door to the terminal: text from agents, goals and repositories can colour, move, title or link nothing.
+
+What only colours text (SGR, as every test runner and compiler writes it) is left out; all else is shown, not obeyed.
+"""
 
 import re
 
 # C0 but newline and tab, DEL, C1, and what reorders, hides or joins text, or is there and not to be seen: such as soft
 # hyphens, fillers (of Hangul, Khmer, Mongolian) and tags, which spell words that only a program reads
-_HOSTILE = re.compile(
+_HOSTILE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e007f]"
 )
+_COLOUR = "(?:\x1b\\[|\x9b)[0-9;:]*m"
+# Both at once: what is left when a colour is out is no sequence that anybody wrote, and stays what it is.
+_UNSEEN = re.compile(f"{_COLOUR}|{_HOSTILE}")
 
 
 def visible(text: str) -> str:
-    """Give every control character its escaped form."""
-    return _HOSTILE.sub(_escaped, text)
+    """Leave colours out, and give every other control character its escaped form."""
+    return _UNSEEN.sub(_escaped, text)
 
 
 def flat(text: str) -> str:
@@ -27,5 +33,7 @@ def one_line(text: str, most: int = 120) -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
+    if match[0][-1] == "m":
+        return ""
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

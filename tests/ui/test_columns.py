@@ -41,4 +41,4 @@ def test_a_letter_of_several_signs_is_measured_and_cut_as_one() -> None:
 
 
 def test_a_cell_is_one_harmless_line() -> None:
-    assert columns([["a\nb\x1b[31m", "\u202e"]], [20, 20], 80) == ["a b\\x1b[31m  \\u202e"]
+    assert columns([["a\nb\x1b[2J", "\u202e"]], [20, 20], 80) == ["a b\\x1b[2J  \\u202e"]

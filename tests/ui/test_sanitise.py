@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.ui.sanitise import one_line, visible
+from ralph.ui.sanitise import flat, one_line, visible
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TAGS = "\U000e0001" + "".join(map(chr, range(0xE0020, 0xE0080)))
@@ -15,7 +15,7 @@ FILLERS = "\xad\u034f\u115f\u1160\u17b4\u17b5\u180e\u3164\uffa0\u206a\u206b\u206
 HIDDEN = f"\u200b\u200c\u200d\u2060\ufeff{FILLERS}{TAGS}"
 CONTROL = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0))]
 SPICED = st.text(
-    st.sampled_from([*CONTROL, *BIDI, *HIDDEN, "\u2028", "\u2029", "\ud800", "a", "[", "]", ";", "é", " "])
+    st.sampled_from([*CONTROL, *BIDI, *HIDDEN, "\u2028", "\u2029", "\ud800", "a", "[", "]", ";", "é", " ", "1", "m"])
 )
 
 
@@ -51,7 +51,10 @@ def test_every_control_character_is_shown_in_its_escaped_form(char: str) -> None
     ("text", "shown"),
     [
         ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
-        ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
+        ("\x1b[31;1Hred\x1b[0K", "\\x1b[31;1Hred\\x1b[0K"),
+        ("\x1b[>4;2m\x1b[?4m\x1b[1 m", "\\x1b[>4;2m\\x1b[?4m\\x1b[1 m"),
+        ("\x1b[3", "\\x1b[3"),
+        ("\x1b\x1b[31m[31m", "\\x1b[31m"),
         ("\x1b]8;;http://evil\x1b\\link", "\\x1b]8;;http://evil\\x1b\\link"),
         ("\x9b2J", "\\x9b2J"),
         ("over\rwritten", "over\\x0dwritten"),
@@ -60,6 +63,18 @@ def test_every_control_character_is_shown_in_its_escaped_form(char: str) -> None
 )
 def test_a_sequence_is_shown_not_obeyed(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[1m\x1b[31m=== FAILURES ===\x1b[0m", "=== FAILURES ==="),
+        ("\x1b[mone\x1b[38;5;9m two\x1b[38:2::1:2:3m three\x9b0m", "one two three"),
+        ("\x1b[8mhidden\x1b[28m", "hidden"),
+    ],
+)
+def test_a_colour_is_left_out(text: str, shown: str) -> None:
+    assert visible(text) == flat(text) == one_line(text) == shown
 
 
 @pytest.mark.parametrize(
