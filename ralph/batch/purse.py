@@ -86,11 +86,11 @@ class Purse:
         """What is used up, in words; empty: nothing."""
         whole, left, spent = self.budget, self.left, self.spent
         if whole.cost_usd is not None and left.cost_usd is not None and left.cost_usd <= _DUST:
-            return f"--max-cost: {format_money(spent.cost_usd)} of {format_money(whole.cost_usd)} are spent"
+            return f"--max-cost: {format_money(spent.cost_usd)} of {format_money(whole.cost_usd)} spent"
         if whole.tokens is not None and left.tokens == 0:
-            return f"--max-tokens: {spent.tokens:,} of {whole.tokens:,} tokens are used"
+            return f"--max-tokens: {spent.tokens:,} of {whole.tokens:,} tokens used"
         if whole.seconds is not None and left.seconds == 0.0:
-            return f"--max-time: {format_duration(whole.seconds)} are over"
+            return f"--max-time: {format_duration(whole.seconds)} have passed"
         return ""
 
     def lend(self, number: int) -> Budget:

@@ -15,7 +15,7 @@ from ralph.cli.runs.progress import Progress
 from tests.board.boards import goal
 from tests.support.terminal import read_terminal
 
-OVER = "--max-cost: $0.88 of $0.30 are spent; go on, with a new budget: ralph-runs run --db sqlite:////srv/queue.sqlite"
+OVER = "--max-cost: $0.88 of $0.30 spent; go on, with a new budget: ralph-runs run --db sqlite:////srv/queue.sqlite"
 
 
 def test_a_summary_says_what_else_is_queued_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:

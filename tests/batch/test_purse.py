@@ -63,9 +63,9 @@ def test_a_goal_at_work_may_have_said_more_than_the_queue_knows_and_one_that_has
 @pytest.mark.parametrize(
     ("budget", "used", "said"),
     [
-        (Budget(cost_usd=0.3), Spend(0.1 + 0.2, 1), "--max-cost: $0.30 of $0.30 are spent"),
+        (Budget(cost_usd=0.3), Spend(0.1 + 0.2, 1), "--max-cost: $0.30 of $0.30 spent"),
         (Budget(cost_usd=0.3), Spend(0.299, 1), ""),
-        (Budget(tokens=100), Spend(0.1, 1200), "--max-tokens: 1,200 of 100 tokens are used"),
+        (Budget(tokens=100), Spend(0.1, 1200), "--max-tokens: 1,200 of 100 tokens used"),
         (Budget(tokens=100), Spend(0.1, 99), ""),
         (Budget(), Spend(1000.0, 10**9), ""),
     ],
@@ -83,7 +83,7 @@ def test_time_is_counted_from_the_start_of_the_worker() -> None:
     assert purse.left == Budget(seconds=1.0)
     assert not purse.reached
     clock.now += 1.0
-    assert purse.reached == "--max-time: 1m00s are over"
+    assert purse.reached == "--max-time: 1m00s have passed"
 
 
 @pytest.mark.parametrize("budget", [Budget(cost_usd=1.0), Budget(tokens=100)])

@@ -109,10 +109,10 @@ def test_it_covers_the_lines_and_leaves_the_terminal_as_it_was(
     with show(lambda: boards.bulletin(sights={}, merging=()), progress):
         terminal.shows("beta")
         progress(News(0.0, Kind.STARTED, "on ralph/alpha", store.goal(1)))
-        progress(News(0.0, Kind.NOTE, "$2.00 of $2.00 are spent: stopping"))
+        progress(News(0.0, Kind.NOTE, "$2.00 of $2.00 spent: stopping"))
         assert capsys.readouterr().out == ""
     assert is_as_before(terminal)
-    assert "are spent: stopping" in (said := capsys.readouterr().out)
+    assert "spent: stopping" in (said := capsys.readouterr().out)
     assert "on ralph/alpha" not in said
 
 

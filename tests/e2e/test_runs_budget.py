@@ -196,7 +196,7 @@ def test_time_that_is_over_ends_the_batch_as_a_signal_does(batch: Batch) -> None
     over = batch.run(goal, "--repo", upstream, "--max-time", "6s")
 
     assert over.exit_code == 4, over.stdout + over.stderr
-    assert "--max-time: 6.0s are over" in over.stdout
+    assert "--max-time: 6.0s have passed" in over.stdout
     assert (batch.states(), batch.goals()["slow"]["attempts"]) == ({"slow": "queued"}, 0)
     (batch.root / "later").touch()
     again = batch.run(goal, "--repo", upstream, "--max-time", "1h")
@@ -210,8 +210,19 @@ def test_a_worker_that_serves_a_queue_ends_by_its_time_also_where_nothing_is_lef
     ears = listening(tmp_path / "ears")
     over = batch.runs("work", "--max-time", "1s", cwd=batch.root, env=ears.env)
     assert over.exit_code == 4, over.stdout + over.stderr
-    assert [notice["next"] for notice in ears.heard] == ["go on, with a new budget: ralph-runs work"]
-    assert "--max-time: 1.0s are over: stopping; nothing is left to do" in over.stdout
+    assert [notice["next"] for notice in ears.heard] == ["go on, with a new budget: ralph-runs work --max-time 1s"]
+    assert "--max-time: 1.0s have passed: stopping; nothing is left to do" in over.stdout
+
+
+def test_the_command_that_goes_on_has_every_flag_that_is_about_the_whole_queue(batch: Batch, tmp_path: Path) -> None:
+    """Else who copies it works without a budget, or merges what was to be a pull request."""
+    url = f"sqlite:///{tmp_path / 'other queue'}.sqlite"
+    flags = "--max 3 --max-cost 0.5 --max-tokens 9000 --max-time 1s --merge pr --merge-unproven"
+
+    over = batch.runs("work", *flags.split(), "--db", url, "--quiet", cwd=batch.root)
+
+    again = f"--max-time: 1.0s have passed; go on, with a new budget: ralph-runs work {flags} --db '{url}'"
+    assert over.stdout.splitlines()[-1] == again
 
 
 def test_what_waits_in_vain_does_not_go_on_with_another_budget(batch: Batch, claude_script: ClaudeScript) -> None:
@@ -266,10 +277,10 @@ def test_the_last_words_say_what_was_used_until_all_had_ended(batch: Batch, clau
     goals = batch.goals().values()
     used = sum(goal["tokens"] for goal in goals)
     assert used > 2 * USAGE.total
-    words = f"--max-tokens: {used:,} of {limit:,} tokens are used"
+    words = f"--max-tokens: {used:,} of {limit:,} tokens used"
     last = done.events[-1]
     assert (last["type"], last["exit_code"], last["waiting"]) == ("summary", 4, 0)
-    assert last["over"] == f"{words}; go on, with a new budget: ralph-runs run"
+    assert last["over"] == f"{words}; go on, with a new budget: ralph-runs run --max 3 --max-tokens {limit}"
     assert {goal["reason"] for goal in goals} == {words}
 
 

@@ -151,8 +151,8 @@ def test_a_batch_that_has_spent_its_budget_stops_and_goes_on_with_a_higher_one(
     assert first.exit_code == 4, first.stdout + first.stderr
     assert [(notice["event"], notice["goal"], notice["exit_code"]) for notice in ears.heard] == [("budget", "", 4)]
     assert ears.heard[0]["text"].startswith("--max-cost: $1.")
-    assert ears.heard[0]["next"] == "go on, with a new budget: ralph-runs run"
-    assert "of $1.00 are spent: stopping" in first.stdout
+    assert ears.heard[0]["next"] == "go on, with a new budget: ralph-runs run --max 1 --max-cost 1"
+    assert "of $1.00 spent: stopping" in first.stdout
     assert batch.states() == {"dear": "queued", "late": "queued"}
     assert batch.goals()["dear"]["attempts"] == 0
     assert batch.goals()["dear"]["cost_usd"] >= 1

@@ -89,7 +89,7 @@ def test_who_wants_only_the_table_is_told_why_there_is_none(batch: Batch) -> Non
     ended = batch.runs("run", "--quiet", "--max-time", "2s", cwd=batch.root, timeout=60)
     assert (ended.exit_code, ended.stderr.startswith("note: paused")) == (4, True), ended.stderr
     assert "no goal was worked on: 1 goal: 1 queued" in ended.stdout
-    assert "--max-time: 2s are over" in ended.stdout or "--max-time: 2.0s are over" in ended.stdout
+    assert "--max-time: 2s have passed" in ended.stdout or "--max-time: 2.0s have passed" in ended.stdout
 
 
 def test_what_was_cut_off_does_not_go_on_in_a_paused_queue(batch: Batch) -> None:

@@ -1,5 +1,6 @@
 """`ralph-runs run` and `work`: a queue worker, until its queue is drained or until it is stopped."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -85,7 +86,8 @@ def run(
 
         Intentions(place, batch.submissions, rules.merge, budget).show(as_json=as_json)
         return
-    order = _Order(place, rules, budget, until_drained=True, as_json=as_json, quiet=quiet)
+    command = _again("run", most, merge, max_cost, max_tokens, max_time, merge_unproven=merge_unproven)
+    order = _Order(place, rules, budget, command, until_drained=True, as_json=as_json, quiet=quiet)
     if batch.submissions or has_work(place):
         raise typer.Exit(_serve(order, batch.submissions))
     store = existing(place)
@@ -114,7 +116,8 @@ def work(
     place = whereabouts(db, most)
     rules = _rules(place, merge_flag(merge), merge_unproven=merge_unproven)
     budget = _budget(place, max_cost, max_tokens, max_time)
-    order = _Order(place, rules, budget, until_drained=False, as_json=as_json, quiet=quiet)
+    command = _again("work", most, merge, max_cost, max_tokens, max_time, merge_unproven=merge_unproven)
+    order = _Order(place, rules, budget, command, until_drained=False, as_json=as_json, quiet=quiet)
     raise typer.Exit(_serve(order, ()))
 
 
@@ -125,14 +128,11 @@ class _Order:
     place: "Whereabouts"
     rules: "Rules"
     budget: "Budget"
+    command: str
+    """What goes on with the queue as it was worked on, whose goals are in it by then."""
     until_drained: bool
     as_json: bool
     quiet: bool
-
-    @property
-    def command(self) -> str:
-        """What goes on with the queue."""
-        return "run" if self.until_drained else "work"
 
     @property
     def progress(self) -> "Progress":
@@ -204,6 +204,22 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
         raise fault
     progress.summary(store.goals(), worked.exit_code, over)
     return worked.exit_code
+
+
+def _again(
+    command: str,
+    most: str | None,
+    merge: str | None,
+    cost: str | None,
+    tokens: str | None,
+    time: str | None,
+    *,
+    merge_unproven: bool,
+) -> str:
+    """A command with the flags as they were given that are about the whole queue: none may be lost by being copied."""
+    given = {"--max": most, "--max-cost": cost, "--max-tokens": tokens, "--max-time": time, "--merge": merge}
+    words = [word for flag, value in given.items() if value is not None for word in (flag, value)]
+    return shlex.join([command, *words, *(["--merge-unproven"] if merge_unproven else [])])
 
 
 def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
