@@ -30,6 +30,24 @@ def test_a_summary_says_what_else_is_queued_and_how_to_go_on(capsys: pytest.Capt
     assert last == OVER
 
 
+@pytest.mark.parametrize(
+    ("stuck", "named"),
+    [
+        (1, "g1 --db x"),
+        (3, "g1 --db x (also g2, g3)"),
+        (5, "g1 --db x (also g2, g3, g4, g5)"),
+        (8, "g1 --db x (also g2, g3, g4, g5 and 3 more)"),
+    ],
+)
+def test_a_summary_names_all_that_is_stuck(stuck: int, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    goals = [goal(number, f"goal-{number}", State.STUCK) for number in range(1, stuck + 1)]
+    progress = Progress(as_json=False, quiet=True, flag=" --db x")
+    for each in goals:
+        progress(News(0.0, Kind.STUCK, "out of attempts", each))
+    progress.summary(goals, 1)
+    assert capsys.readouterr().out.splitlines()[-1] == f"what is stuck, and what to do: ralph-runs show {named}"
+
+
 def test_commands_in_ralphs_own_notes_name_the_queue_and_words_of_agents_stay_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -97,7 +97,7 @@ def test_q_stops_as_ctrl_c_does_and_says_what_came_of_it(batch: Batch) -> None:
     upstream = batch.upstream()
     batch.goal("endless", [[shell("sleep 300"), says("DONE")]])
 
-    with in_terminal(batch, "run", batch.root / "goals", "--repo", upstream) as terminal:
+    with in_terminal(batch, "run", batch.root / "goals", "--repo", upstream, "--max-cost", "9") as terminal:
         wait_until(lambda: "Bash" in row_of(terminal, "endless"), "it runs")
         terminal.press("\x1cq")  # Ctrl-\\ ends nothing
         terminal.shows("stop? goals go on at the next start  y: yes")
@@ -116,6 +116,7 @@ def test_q_stops_as_ctrl_c_does_and_says_what_came_of_it(batch: Batch) -> None:
 
     assert "stopping; goals go on at the next start" in after
     assert "1 queued" in after
+    assert after.split("\r\n")[-2] == "go on with: ralph-runs run --max-cost 9"
 
 
 def test_somebody_else_watches_and_steers(batch: Batch) -> None:

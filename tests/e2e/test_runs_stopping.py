@@ -94,6 +94,7 @@ def test_a_signal_saves_everything_and_charges_nothing(batch: Batch, ledger: Led
         running.send(number)
         finished = running.wait()
     assert finished.exit_code == SIGNALS[number], finished.stdout + finished.stderr
+    assert finished.stdout.splitlines()[-1] == "go on with: ralph-runs run --max 2"
     require_gone(started)
     for goal in batch.goals().values():
         assert (goal["state"], goal["attempts"]) == ("queued", 0), goal
@@ -397,7 +398,9 @@ def test_a_goal_that_is_added_meanwhile_is_worked_on(batch: Batch, ledger: Ledge
             assert added.exit_code == 0, added.stderr
             wait_until(lambda number=number: running.stdout.count("done: ") == number, f"{name} is done")
         running.send(signal.SIGTERM)
-        assert running.wait().exit_code == 143
+        finished = running.wait()
+    assert finished.exit_code == 143
+    assert "go on with" not in finished.stdout, "nothing is left"
     require_merged_once(batch, ledger, names)
 
 

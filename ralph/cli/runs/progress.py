@@ -21,6 +21,8 @@ from ralph.ui.sanitise import visible
 _NAME = 20
 _LONGEST = 4_000
 _MOST_WITHHELD = 20
+_ALSO = 4
+"""Goals that are named beside the first one; of more, how many there are."""
 _OPENINGS: Mapping[str, str] = {
     Kind.STARTED: "started ",
     Kind.CHECK: "check ",
@@ -118,8 +120,11 @@ class Progress:
             if lines:
                 self._write_lines(lines)
 
-    def summary(self, goals: Sequence[BatchGoal], exit_code: int, over: str = "") -> None:
-        """Say how the goals that were worked on ended; `over`: why the budget ended all, and what there is to do."""
+    def summary(self, goals: Sequence[BatchGoal], exit_code: int, over: str = "", again: str = "") -> None:
+        """Say how the goals that were worked on ended; `over`: why the budget ended all, and what there is to do.
+
+        `again`: what goes on where somebody has stopped it.
+        """
         worked = [goal for goal in goals if goal.id in self._seen]
         waiting = sum(goal.state in (State.QUEUED, State.RUNNING) for goal in goals if goal.id not in self._seen)
         if self._json:
@@ -134,15 +139,17 @@ class Progress:
                 self._write_lines([f"and {waiting} more in the queue, not begun: ralph-runs list{self._flag}"])
             if self._quiet and self._others:
                 self._write_lines([self._others.replace("works", "worked", 1)])
-            if stuck := next((goal for goal in worked if goal.state is State.STUCK), None):
-                self._write_lines([f"what is stuck, and what to do: ralph-runs show {stuck.label}{self._flag}"])
+            if stuck := [goal.label for goal in worked if goal.state is State.STUCK]:
+                step = f"ralph-runs show {stuck[0]}{self._flag}{_also(stuck[1:])}"
+                self._write_lines([f"what is stuck, and what to do: {step}"])
         else:
             queued = any(goal.state in (State.QUEUED, State.RUNNING) for goal in goals)
             whole = f"{tables.tally(goals, cut_off=True)}" if goals else ""
             said = [] if queued else ["nothing is queued"]
             self._write_lines([f"no goal was worked on: {'; '.join([*said, *([whole] if whole else [])])}"])
-        if over and not self._json:
-            self._write_lines([over])
+        last = [words for words in (over, again) if words]
+        if last and not self._json:
+            self._write_lines(last)
         self._outlet.finish()
 
     def _write_json(self, kind: str, fields: Mapping[str, object]) -> None:
@@ -151,3 +158,9 @@ class Progress:
     def _write_lines(self, lines: Sequence[str]) -> None:
         self._is_apart = not lines[-1]
         self._outlet.write("".join(f"{line}\n" for line in lines))
+
+
+def _also(labels: Sequence[str]) -> str:
+    """Goals besides the one that is named, in brackets."""
+    more = f" and {len(labels) - _ALSO} more" if len(labels) > _ALSO else ""
+    return f" (also {', '.join(labels[:_ALSO])}{more})" if labels else ""

@@ -16,8 +16,9 @@ from ralph.errors import UsageError
 if TYPE_CHECKING:  # loaded when a command is called
     from ralph.batch.bulletin import Budget, Bulletin
     from ralph.batch.controls import Rules
-    from ralph.batch.goals import MergeMode, Submission
+    from ralph.batch.goals import BatchGoal, MergeMode, Submission
     from ralph.batch.store import Store
+    from ralph.batch.worker import Worked
     from ralph.cli.runs.progress import Progress
     from ralph.cli.runs.queues import Whereabouts
     from ralph.process import Signals
@@ -35,6 +36,9 @@ MaxTokens = Annotated[
 MaxTime = Annotated[str | None, typer.Option(metavar="TIME", help="Stop after so long (30m, 8h), as Ctrl-C does.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the table at the end.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line, and nothing else, on stdout.")]
+
+_BY_SIGNAL = 128
+"""Exit codes above it: stopped by a signal."""
 
 
 def run(
@@ -202,8 +206,20 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
         with suppress(Exception):  # the queue can often be read still; and if not, that is known already
             progress.summary(store.goals(), exit_code_of(fault))
         raise fault
-    progress.summary(store.goals(), worked.exit_code, over)
+    goals = store.goals()
+    again = f"go on with: ralph-runs {order.command}{place.flag}" if _is_cut_short(worked, goals) else ""
+    progress.summary(goals, worked.exit_code, over, again)
     return worked.exit_code
+
+
+def _is_cut_short(worked: "Worked", goals: "Sequence[BatchGoal]") -> bool:
+    """Tell whether a signal, or the key that is one, has left goals that could go on."""
+    from ralph.batch.goals import State
+    from ralph.batch.plan import waits_in_vain
+
+    in_vain = waits_in_vain(goals)
+    goes_on = (goal for goal in goals if goal.state in (State.QUEUED, State.RUNNING) and goal.id not in in_vain)
+    return worked.exit_code > _BY_SIGNAL and any(goes_on)
 
 
 def _again(
