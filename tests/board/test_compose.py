@@ -15,6 +15,7 @@ from ralph.batch.bulletin import Budget, Bulletin, Sight
 from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
 from ralph.cli.runs.board.compose import frame
+from ralph.cli.runs.board.needs import needs_lines
 from ralph.cli.runs.board.view import Asks, Prompt, View, shown
 from ralph.cli.runs.tables import short_repos
 from ralph.ui.columns import width
@@ -105,6 +106,51 @@ def test_what_needs_a_person_stands_above_all_goals_with_the_way_out() -> None:
     ]:
         assert who in text
         assert way_out in text
+
+
+def test_goals_that_are_stuck_for_the_same_are_one_need() -> None:
+    red, limit = "main is red", "limit reached: --max-iterations"
+    goals = [goal(number, f"goal-{number}", State.STUCK, reason=red) for number in range(1, 17)]
+    goals += [goal(number, f"goal-{number}", State.STUCK, reason=limit) for number in (17, 18)]
+    goals += [
+        goal(19, "alone", State.STUCK, reason="push declined", unmerged={"proven": True}),
+        goal(20, "later", State.QUEUED, after=(3,)),
+    ]
+    drawn = screen(boards.board(goals, bulletin=boards.bulletin(), served="x"), View(), 100, 30)
+    assert drawn[4:9] == [
+        "! 16 goals  main is red · g1, g2, g3, g4 and 12 more · hold up g20",
+        "  → at each: see it: Enter; say what to do: t; then: r",
+        "! 2 goals  limit reached: --max-iterations · g17, g18",
+        "  → raise it in GOAL.md, then: ralph-runs run GOAL.md; the queue keeps the text that it was given",
+        "! g19 alone  push declined → at g19: clear what is in the way, then: r; only the merge is done again",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (1, ["! g1 one  why 1"]),
+        (
+            2,
+            [
+                "! g1 one  why 1",
+                "  → at g1: see it: Enter; say what to do: t; …  … and 8 more",
+            ],
+        ),
+        (
+            4,
+            [
+                "! g1 one  why 1",
+                "  → at g1: see it: Enter; say what to do: t; then: r",
+                "! g2 one  why 2",
+                "  … and 7 more that need a person",
+            ],
+        ),
+    ],
+)
+def test_the_first_of_many_needs_keeps_its_way_out(most: int, said: list[str]) -> None:
+    goals = [goal(number, "one", State.STUCK, reason=f"why {number}") for number in range(1, 10)]
+    assert [painted(row, 200, colour=False) for row in needs_lines(boards.board(goals), 60, most)] == said
 
 
 def test_a_way_out_by_keys_fits_also_where_there_is_little_room() -> None:

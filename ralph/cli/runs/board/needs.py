@@ -9,6 +9,7 @@ from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.wording import cells
 from ralph.cli.runs.queues import naming
 from ralph.cli.runs.tables import next_step
+from ralph.ui.columns import cut, width
 from ralph.ui.paint import Line, Tone
 from ralph.ui.sanitise import one_line
 
@@ -37,15 +38,28 @@ def needs(board: Board) -> list[Need]:
 
 
 def needs_lines(board: Board, columns: int, most: int) -> list[Line]:
-    """The same as at most so many lines: with their ways out as far as there is room for them, else why alone."""
+    """The same as at most so many lines: with their ways out as far as there is room for them, else why alone.
+
+    The first one keeps its way out also where not all of them are named.
+    """
     wanted = needs(board)
     if not wanted or most < 1:
         return []
-    if len(wanted) > most:
-        rest = f"  … and {len(wanted) - most + 1} more that need a person"
-        folded = [_headline(wanted[0])] if most == 1 else [((rest, Tone.BAD),)]
-        return [*map(_headline, wanted[: most - 1]), *folded]
-    spare = most - len(wanted)
+    if len(wanted) <= most:
+        return _told(wanted, columns, most - len(wanted))
+    if most == 1:
+        return _told(wanted[:1], columns, 0)
+    if most == 2:
+        first, *apart = _told(wanted[:1], columns, 1)
+        return [first, _with_rest(wanted[0], len(wanted) - 1, columns) if apart else _rest(len(wanted) - 1)]
+    foremost, *others = wanted[: most - 1]
+    lines = _told([foremost], columns, 1)
+    others = others[: most - 1 - len(lines)]
+    return [*lines, *_told(others, columns, 0), _rest(len(wanted) - 1 - len(others))]
+
+
+def _told(wanted: Sequence[Need], columns: int, spare: int) -> list[Line]:
+    """A line each, with the way out if that fits; so many of them may have it in a line of its own."""
     lines: list[Line] = []
     for need in wanted:
         whole = (*_headline(need), *_way_out(need))
@@ -57,6 +71,16 @@ def needs_lines(board: Board, columns: int, most: int) -> list[Line]:
         else:
             lines.append(_headline(need))
     return lines
+
+
+def _rest(count: int) -> Line:
+    return ((f"  … and {count} more that need a person", Tone.BAD),)
+
+
+def _with_rest(need: Need, count: int, columns: int) -> Line:
+    """A way out, and how many others there are: that much is always in sight."""
+    rest = f"  … and {count} more"
+    return (("  → ", Tone.DIM), (cut(need.way_out, columns - 4 - width(rest)), Tone.CALM), (rest, Tone.BAD))
 
 
 def _headline(need: Need) -> Line:
@@ -121,21 +145,35 @@ def _paused(board: Board) -> Iterator[Need]:
 
 
 def _stuck(board: Board) -> Iterator[Need]:
+    """Goals that are stuck for one reason, with one way out, are one need: a red main has many of them."""
     told = () if board.bulletin is None else board.bulletin.refused.values()  # with their accounts
+    groups: dict[tuple[str, str], list[BatchGoal]] = {}
     for goal in board.lineup.goals:
         if goal.state is State.STUCK and goal.id not in told:
-            followers = [number for number, obstacle in board.lineup.in_vain.items() if obstacle.id == goal.id]
-            held_up = f" · holds up {_labels(followers)}" if followers else ""
-            yield Need(f"{goal.label} {goal.name}", f"{goal.reason or 'stuck'}{held_up}", _way_out_of(goal))
+            groups.setdefault((goal.reason, _way_out_of(goal, "each")), []).append(goal)
+    for (reason, way_out), goals in groups.items():
+        numbers = [goal.id for goal in goals]
+        followers = [number for number, obstacle in board.lineup.in_vain.items() if obstacle.id in numbers]
+        is_one = len(goals) == 1
+        parts = [
+            reason or "stuck",
+            "" if is_one else _labels(numbers),
+            (f"holds up {_labels(followers)}" if is_one else f"hold up {_labels(followers)}") if followers else "",
+        ]
+        who = f"{goals[0].label} {goals[0].name}" if is_one else _goals(len(goals))
+        yield Need(who, " · ".join(filter(None, parts)), _way_out_of(goals[0]) if is_one else way_out)
 
 
-def _way_out_of(goal: BatchGoal) -> str:
-    """As `ralph-runs show` says it, with keys for what they do; they are about the cursor's goal, so whose is said."""
+def _way_out_of(goal: BatchGoal, which: str = "") -> str:
+    """As `ralph-runs show` says it, with keys for what they do; they are about the cursor's goal, so whose is said.
+
+    `which`: in a word for several goals.
+    """
     again, say = f"ralph-runs retry {goal.label}", f"ralph-runs comment {goal.label} '...'"
     see = f"see what it did: ralph-runs logs {goal.label}"
-    step = next_step(goal)
+    step = next_step(replace(goal, path="GOAL.md") if which else goal)
     keys = step.replace(again, "r").replace(say, "t").replace(see, "see it: Enter")
-    return keys if keys == step else f"at {goal.label}: {keys}"
+    return keys if keys == step else f"at {which or goal.label}: {keys}"
 
 
 def _in_vain(board: Board) -> Iterator[Need]:
