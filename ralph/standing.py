@@ -134,7 +134,8 @@ class Standing:
                 return self
 
     def _at(self, doing: str, at: str, mood: str = "") -> "Standing":
-        """The next stretch of the run has begun; what it has used stands."""
+        """The next stretch of the run has begun; what it has used stands. What was waited for is thought to be over."""
+        is_waited_for = self.is_waiting and self.quota is not None and self.quota.status == "rejected"
         return Standing(
             doing,
             at,
@@ -143,7 +144,7 @@ class Standing:
             mood=mood,
             mood_since=at,
             meter=self.meter,
-            quota=self.quota,
+            quota=None if is_waited_for else self.quota,
         )
 
     @property

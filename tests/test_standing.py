@@ -124,6 +124,17 @@ def test_a_quota_that_nears_its_end_is_known_until_it_is_fine_again() -> None:
     assert warned.after(RateLimited("allowed", None, "weekly"), at(3)).quota is None
 
 
+def test_a_quota_that_was_waited_for_is_not_said_to_be_used_up_any_more() -> None:
+    met = standing([(BEGUN, at(0)), (RateLimited("rejected", None, "weekly"), at(1))])
+    waiting = met.after(SessionEnded("s", "ok", "", "", False, 0, "log"), at(2)).after(Waiting("quota", 9.0), at(3))
+    assert met.quota == waiting.quota == RateLimited("rejected", None, "weekly")
+    assert waiting.after(IterationStarted(2, "t", "log"), at(9)).quota is None
+    warned = standing([(BEGUN, at(0)), (RateLimited("allowed_warning", None, "weekly", 0.9), at(1))])
+    assert warned.after(Waiting("the network", 9.0), at(3)).after(BEGUN, at(9)).quota is not None, (
+        "that wait ends no quota"
+    )
+
+
 def test_a_pause_is_no_wait() -> None:
     paused = standing([(Waiting("paused", None), at(0))])
     assert paused.is_paused

@@ -32,7 +32,7 @@ def status_line(
     root: str = "",
 ) -> Line:
     """The line at an instant; `seconds`: how long the run has taken so far, where that is known."""
-    parts = _parts(stands, limits, seconds)
+    parts = _parts(stands, limits, seconds, now)
     chosen = dict.fromkeys(parts, 0)
     activity, took = _activity(stands, now, root)
     wanted = min(width(activity) + width(took), max(_LEAST_ACTIVITY, columns // 4))
@@ -61,7 +61,7 @@ def _activity(stands: Standing, now: float, root: str) -> tuple[str, str]:
     return words.replace(f"{root}/", "") if root else words, took
 
 
-def _parts(stands: Standing, limits: Limits, seconds: float | None) -> dict[str, Forms]:
+def _parts(stands: Standing, limits: Limits, seconds: float | None, now: float) -> dict[str, Forms]:
     """All that can be said, in the order in which it is."""
     spend = stands.meter.total
     parts = {
@@ -70,7 +70,7 @@ def _parts(stands: Standing, limits: Limits, seconds: float | None) -> dict[str,
         "cost": _cost(spend, limits.cost_usd),
         "tokens": _tokens(spend, limits.tokens),
         "time": _time(seconds, limits.duration),
-        "quota": _quota(stands),
+        "quota": _quota(stands, now),
     }
     return {name: forms for name, forms in parts.items() if forms}
 
@@ -122,13 +122,15 @@ def _time(seconds: float | None, most: float | None) -> Forms:
     return [((f"{lasting(seconds)}, ", Tone.PLAIN), (left, tone)), _said(left, tone), ()]
 
 
-def _quota(stands: Standing) -> Forms:
-    if stands.quota is None or stands.is_waiting:
+def _quota(stands: Standing, now: float) -> Forms:
+    """What was last heard of it, as long as that can still be so."""
+    quota = stands.quota
+    if quota is None or stands.is_waiting or (quota.resets_at is not None and quota.resets_at <= now):
         return ()
-    used = stands.quota.used
-    share = "nearly used up" if used is None else f"{min(used, 10) * 100:.0f} %"
-    tone = Tone.BAD if stands.quota.status == "rejected" else Tone.WARN
-    return [_said(f"quota {share}", tone), _said("quota!", tone)]
+    if quota.status == "rejected":
+        return [_said("quota used up", Tone.BAD), _said("quota!", Tone.BAD)]
+    share = "nearly used up" if quota.used is None else f"{min(quota.used, 10) * 100:.0f} %"
+    return [_said(f"quota {share}", Tone.WARN), _said("quota!", Tone.WARN)]
 
 
 def _used(used: float, most: float | None) -> Tone:

@@ -133,6 +133,22 @@ def test_what_is_nearly_used_up_stands_out() -> None:
     assert tones["47m55s left"] is Tone.PLAIN
 
 
+@pytest.mark.parametrize(
+    ("quota", "said"),
+    [
+        (RateLimited("allowed_warning", None, "weekly"), "quota nearly used up"),
+        (RateLimited("allowed_warning", NOW + 60, "weekly", 0.9), "quota 90 %"),
+        (RateLimited("allowed_warning", NOW - 1, "weekly", 0.9), ""),
+        (RateLimited("rejected", NOW + 60, "weekly"), "quota used up"),
+        (RateLimited("rejected", None, "weekly", 1.0), "quota used up"),
+        (RateLimited("rejected", NOW - 1, "weekly"), ""),
+    ],
+)
+def test_a_quota_is_told_while_what_was_heard_of_it_holds(quota: RateLimited, said: str) -> None:
+    parts = plain(status_line(stands([*SESSION, quota]), columns=200, now=NOW)).split(" · ")
+    assert [part for part in parts if "quota" in part] == [said] * bool(said)
+
+
 @given(st.sampled_from(sorted(SCENES)), st.integers(0, 250), st.floats(0, 1e12), st.floats(-1e6, 1e10))
 def test_it_never_takes_more_than_there_is(scene: str, columns: int, seconds: float, later: float) -> None:
     events, limits = SCENES[scene]
