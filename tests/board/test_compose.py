@@ -188,6 +188,13 @@ def test_the_time_of_an_attempt_that_is_over_is_counted_once() -> None:
     assert " 5m00s " in row
 
 
+def test_a_goal_is_merging_until_its_row_says_what_became_of_it() -> None:
+    """The worker has merged it, and writes that down: it does not look as if it had been taken up again."""
+    merged = replace(boards.busy(), bulletin=boards.bulletin(merging=(6,)))
+    rows = screen(merged, View(cursor=9, moved=True), 100, 30)
+    assert [row.split()[-1] for row in rows if row.startswith(("◆ g5", "◆ g6"))] == ["merging", "merging"]
+
+
 def test_figures_stand_under_each_other() -> None:
     drawn = screen(boards.busy(), View(cursor=9, moved=True), 80, 30)
     rows = [line for line in drawn if line[:1] in "●◌◆✗" and "$" in line]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.bulletin import Bulletin
+from ralph.batch.bulletin import Bulletin, Sight
 from ralph.batch.database import default_url
 from ralph.batch.goals import State, Submission
 from ralph.batch.news import Kind, News
@@ -114,6 +114,24 @@ def test_it_covers_the_lines_and_leaves_the_terminal_as_it_was(
     assert is_as_before(terminal)
     assert "spent: stopping" in (said := capsys.readouterr().out)
     assert "on ralph/alpha" not in said
+
+
+def test_figures_stay_when_an_attempt_goes_over_to_its_merge(terminal: Terminal, store: Store, show: Show) -> None:
+    added(store, "alpha")
+    store.move(store.goal(1), State.RUNNING, starts=1, attempts=1)
+    told = [boards.bulletin(sights={1: Sight("Bash", iteration=2, cost_usd=0.52, tokens=9)}, merging=())]
+    rows: list[str] = []
+
+    def is_merging() -> bool:
+        rows.extend(row for row in terminal.rows if row[2:5] == "g1 ")
+        return "◆ g1" in rows[-1]
+
+    with show(lambda: told[-1], Progress(as_json=False, quiet=True)):
+        terminal.shows("$0.52")
+        store.note(store.goal(1), unmerged={"proven": True}, iterations=2, cost_usd=0.52, costed=True)
+        told.append(boards.bulletin(sights={}, merging=(1,)))
+        wait_until(is_merging, "it is merged")
+    assert [row for row in rows if "$0.52" not in row] == []
 
 
 def test_a_broken_view_gives_the_terminal_back_and_lines_go_on(

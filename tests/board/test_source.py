@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ralph.batch.bulletin import Sight
 from ralph.batch.database import default_url
 from ralph.batch.goals import State, Submission
 from ralph.batch.news import Kind, News
@@ -98,6 +99,22 @@ def test_the_worker_of_this_process_is_asked_for_each_frame(place: Whereabouts, 
     board = source.board(boards.NOW)
     assert (board.ours, board.bulletin is not None and board.bulletin.slots) == (True, 7)
     assert board.served
+
+
+def test_the_rows_are_behind_when_the_worker_of_this_process_has_begun_or_ended_something(
+    place: Whereabouts, store: Store
+) -> None:
+    told = [boards.bulletin(sights={}, merging=())]
+    source = Source(place, store, lambda: told[-1])
+    source.read()
+    seen = Sight("Bash", boards.NOW, iteration=2, cost_usd=0.5)
+    for sights, merging in [({1: seen}, ()), ({}, ()), ({}, (1,)), ({}, ())]:
+        told.append(boards.bulletin(sights=sights, merging=merging))
+        assert source.is_behind
+        source.read()
+        told.append(boards.bulletin(sights={each: Sight("Edit") for each in sights}, merging=merging, spent_usd=9.0))
+        assert not source.is_behind, "figures are asked for in each frame anyway"
+    assert not Source(place, store).is_behind, "another one's worker writes with its rows"
 
 
 def test_a_queue_that_cannot_be_read_keeps_what_was_known_and_says_why(place: Whereabouts, store: Store) -> None:

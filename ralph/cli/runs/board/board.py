@@ -134,8 +134,9 @@ class Board:
         return sight is not None and sight.until is not None
 
     def is_merging(self, goal: BatchGoal) -> bool:
-        """Whether it is past its attempt: merged just now, or in line for that."""
-        return self.bulletin is not None and goal.state is State.RUNNING and goal.id in self.bulletin.merging
+        """Whether it is past its attempt: merged just now, or in line for that; or merged, and its row is to say so."""
+        told = self.bulletin is not None and goal.id in self.bulletin.merging
+        return goal.state is State.RUNNING and (told or goal.unmerged is not None)
 
     def is_cut_off(self, goal: BatchGoal) -> bool:
         """Whether it is said to run, and does not: nobody serves the queue."""

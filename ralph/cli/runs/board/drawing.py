@@ -33,7 +33,7 @@ _AT_ONCE = 0.03
 _MESSAGE = 8.0
 """Seconds that a message stays if no key is pressed."""
 _READ = 1.0
-"""Seconds between two looks at the database."""
+"""Seconds between two looks at the database; what this process's own worker has begun or ended is looked at at once."""
 _AWAITED = 0.2
 """Seconds that a frame waits for the database, which as a rule takes some milliseconds."""
 _SLOW = 2.0
@@ -98,7 +98,7 @@ class Drawing:
             began = time.monotonic()
             if self._view.message and began - self._said_at >= _MESSAGE:
                 self._view = replace(self._view, message="")
-            if began - read_at >= _READ and clerk.wait(0):
+            if (began - read_at >= _READ or self._source.is_behind) and clerk.wait(0):
                 clerk.do(self._source.read)
                 clerk.wait(_AWAITED)
                 read_at = began

@@ -35,9 +35,18 @@ class Source:
         self._reads = 0
         self._heard = (0.0, 0.0)
         """When the bulletin that stands there was written, by its writer's clock and by ours."""
+        self._at_work = _at_work(None)
+        """What this process's own worker was at before the rows were read."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether this process's own worker has begun or ended something since the rows were read."""
+        return self._own is not None and _at_work(self._own()) != self._at_work
 
     def read(self) -> None:
         """Look at the database. What cannot be read just now stays what it was, and that is said."""
+        if self._own is not None:
+            self._at_work = _at_work(self._own())
         try:
             self._board = replace(self._read(), fault="")
         except RalphError as error:
@@ -88,3 +97,8 @@ class Source:
         if told is not None and told.at != self._heard[0]:
             self._heard = (told.at, time.time())
         return told if told is not None and f"process {told.pid} on {told.host}" in served else None
+
+
+def _at_work(told: Bulletin | None) -> tuple[frozenset[int], tuple[int, ...]]:
+    """The goals at work, and those that are merged: a goal that goes from one to the other has a new row."""
+    return (frozenset(), ()) if told is None else (frozenset(told.sights), told.merging)

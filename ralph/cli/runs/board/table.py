@@ -72,10 +72,12 @@ def _at_work(board: Board, goal: BatchGoal) -> tuple[str, str]:
     if goal.cancelling:
         return "is being cancelled", ""
     if board.is_merging(goal):
-        return ("merging" if goal.id in merging_now(board) else "waits to be merged"), ""
+        in_line = () if board.bulletin is None else board.bulletin.merging
+        waits = goal.id in in_line and goal.id not in merging_now(board)
+        return ("waits to be merged" if waits else "merging"), ""
     sight = board.sight(goal)
     if sight is None:
-        return ("starting" if goal.unmerged is None else "merging"), ""
+        return "starting", ""
     if sight.until is not None:
         return sight.doing, f"{lasting(sight.until - board.now)} left"
     seconds = board.now - sight.since if sight.since else 0.0
