@@ -78,6 +78,12 @@ def test_a_run_that_is_not_here_is_said(reading: Reading, run: Path) -> None:
     assert (told.rows, told.note) == ((), f"no run of it is to be found on this machine, at\n{run}")
 
 
+def test_a_run_that_has_told_nothing_whole_yet_is_being_read(reading: Reading, run: Path) -> None:
+    append(run, [], b'{"type": "run_started"')
+    told = look(reading)
+    assert (told.rows, told.note) == ((), "reading…")
+
+
 def test_it_tells_what_the_live_view_of_a_run_tells(reading: Reading, run: Path) -> None:
     append(run, SESSION)
     live = TonedTelling(Detail.NORMAL, "/clone")

@@ -37,6 +37,11 @@ class RunFile:
             self._stream.close()
             self._stream = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a file; it may hold no whole line yet."""
+        return self._stream is not None
+
     def lines(self, most: int | None = None) -> Iterator[bytes | Oversized]:
         """The whole lines that are new, all of them or those of about so many bytes; take them all."""
         if self._stream is not None and not _is_at(self._file, self._stream.fileno()):

@@ -52,8 +52,13 @@ class Reading:
             self._fold(list(self._lines))
         self._take()
         if self._stands is None:
-            return Transcript(self.goal, note=f"no run of it is to be found on this machine, at\n{self._directory}")
+            return Transcript(self.goal, note=self._why_nothing())
         return Transcript(self.goal, self._rows, self._left_out, self._status(columns, now, seconds, sight))
+
+    def _why_nothing(self) -> str:
+        if self._run.is_open:
+            return "reading…"
+        return f"no run of it is to be found on this machine, at\n{self._directory}"
 
     def _status(self, columns: int, now: float, seconds: float | None, sight: Sight | None) -> Line:
         if self._stands is None or self._stands.ended:
