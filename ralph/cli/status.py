@@ -108,7 +108,7 @@ def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
 
 def _lines(outline: Outline) -> list[str]:
     """The outline for people: labels, and what is known."""
-    from ralph.quantities import format_money, timestamp
+    from ralph.quantities import format_money, local_time
     from ralph.ui.sanitise import one_line
 
     until, cost, session = outline.until, outline.cost_usd, outline.session_cost_usd
@@ -120,7 +120,9 @@ def _lines(outline: Outline) -> list[str]:
             outline.state,
             outline.tool,
             *(_PENDING[act] for act in outline.asked),
-            "" if until is None else f"until {timestamp(until)}, {max(0.0, until - time.time()):.0f} s from now",
+            ""
+            if until is None
+            else f"until {local_time(until, now := time.time())}, {max(0.0, until - now):.0f} s from now",
         ],
         "spent": [
             "" if cost is None else format_money(cost),

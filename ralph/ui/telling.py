@@ -32,7 +32,7 @@ from ralph.events import (
     Usage,
     Waiting,
 )
-from ralph.quantities import format_duration, format_money, timestamp
+from ralph.quantities import format_duration, format_money, instant, local_time
 from ralph.ui import callouts
 from ralph.ui.paint import Tone
 from ralph.ui.sanitise import one_line
@@ -111,7 +111,7 @@ class Telling:
                 self._tally.uses(event)
                 return []
             case RateLimited():
-                return [] if event.status == "allowed" else [Said("quota", _quota(event), Tone.WARN)]
+                return [] if event.status == "allowed" else [Said("quota", _quota(event, at), Tone.WARN)]
             case ApiRetry():
                 words = f"the API answered {event.status or 'nothing'}; the agent tries again ({event.attempt})"
                 return [Said("retry", words, Tone.WARN)]
@@ -129,7 +129,7 @@ class Telling:
             case CheckEnded():
                 return [_check_ended(event)]
             case Waiting():
-                until = "" if event.until is None else f"until {timestamp(event.until)}: "
+                until = "" if event.until is None else f"until {_clock(event.until, at)}: "
                 return [Said("waiting", f"{until}{one_line(event.reason, 300)}", Tone.WARN)]
             case Guided():
                 return [Said("guidance", _guided(event), Tone.CALM)]
@@ -307,12 +307,17 @@ def _status(exit_code: int) -> str:
     return f"exit {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
 
 
-def _quota(event: RateLimited) -> str:
+def _clock(when: float, at: str | None) -> str:
+    """An instant as people read it who are told of it at another one."""
+    return local_time(when, (instant(at) if at else None) or 0.0)
+
+
+def _quota(event: RateLimited, at: str | None) -> str:
     words = {"allowed_warning": "nearly used up", "rejected": "used up"}
     facts = [
         one_line(event.kind).replace("_", " "),
         "" if event.used is None else f"{min(event.used, 10) * 100:.0f} % used",
-        f"resets {timestamp(event.resets_at)}" if event.resets_at else "",
+        f"resets {_clock(event.resets_at, at)}" if event.resets_at else "",
     ]
     return f"{words.get(event.status, one_line(event.status))} ({', '.join(filter(None, facts))})"
 

@@ -6,7 +6,9 @@ import io
 import json
 import os
 import termios
+import time
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -43,6 +45,15 @@ from tests.support.terminal import read_terminal
 
 AT = "2026-11-16T00:48:20.123Z"
 HOSTILE = "\x1b]0;owned\x07\x9b2J\r\u202eevil\x08"
+
+
+@pytest.fixture(autouse=True)
+def _wall_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "JST-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str:
@@ -97,7 +108,7 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
         (RateLimited("allowed", None, "five_hour"), ""),
         (
             RateLimited("rejected", 1_794_790_100.0, "weekly"),
-            "quota      used up (weekly, resets 2026-11-16T00:48:20.000Z)\n",
+            "quota      used up (weekly, resets 09:48:20 JST)\n",
         ),
         (
             RateLimited("allowed_warning", None, "five_hour", 0.834),
@@ -113,7 +124,8 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
             "check      red (ran out of time) in 1.0s: DONE is withdrawn\n           why\n",
         ),
         (CheckEnded(2, 1.0, "why\n"), "check      red (exit 2) in 1.0s: DONE is withdrawn\n           why\n"),
-        (Waiting("quota", 1_794_790_100.0), "waiting    until 2026-11-16T00:48:20.000Z: quota\n"),
+        (Waiting("quota", 1_794_790_100.0), "waiting    until 09:48:20 JST: quota\n"),
+        (Waiting("quota", 1_794_790_100.0 + 86400), "waiting    until 2026-11-17 09:48:20 JST: quota\n"),
         (Waiting("paused", None), "waiting    paused\n"),
         (Guided(2, "use tabs", "received"), "guidance   2: use tabs (the next session is told)\n"),
         (Guided(2, "use tabs", "acknowledged"), "guidance   2: acknowledged\n"),
