@@ -134,7 +134,10 @@ def test_a_goal_that_has_come_to_the_cursor_by_itself_is_asked_about(
 
     view, deeds = pressed(board, key, view=view)
     assert (view.prompt, deeds) == (Prompt(Asks.MEANT, int(left[1:]), key=key), [])
-    assert f"{key}: the cursor has come to {left} goal-{left[1:]} by itself; is it meant?" in bottom(board, view)
+    asked = {"c": f"cancel {left}", "r": f"try {left} again", "t": f"tell {left} something", "w": f"wake {left}"}[key]
+    said = f"the selection moved by itself: {asked}?  y: yes  any other key: no"
+    assert bottom(board, view) == said
+    assert len(said) < 80, "none of it is cut"
     assert pressed(board, *key * 8, view=view)[1] == [], "a key that is held down does not answer for itself"
     meant, deeds = pressed(board, "y", view=view)
     match key:
@@ -142,9 +145,10 @@ def test_a_goal_that_has_come_to_the_cursor_by_itself_is_asked_about(
             assert deeds == [Retry(int(left[1:]))]
         case "w":
             assert (deeds, meant.message) == ([], f"{left} does not wait for a usage limit")
+        case "c":
+            assert (deeds, meant.prompt) == ([Cancel(int(left[1:]))], None), "nobody is asked the same twice"
         case _:
-            assert deeds == []
-            assert meant.prompt == Prompt(Asks.TELL if key == "t" else Asks.CANCEL, int(left[1:]))
+            assert (deeds, meant.prompt) == ([], Prompt(Asks.TELL, int(left[1:])))
 
 
 def test_a_goal_that_is_moved_to_or_looked_for_is_not_asked_about() -> None:
@@ -282,10 +286,11 @@ def test_a_worker_with_a_budget_is_suspended_when_that_was_asked_once() -> None:
     board = boards.busy()
     view, deeds = read(board, ["suspend"])
     assert deeds == []
-    assert "nobody would watch their budget · Ctrl-Z again: stop anyway · q: end them" in bottom(board, view)
-    for columns in (60, 80):
+    assert "nobody would watch their budget · Ctrl-Z again: suspend anyway · q: stop the goals" in bottom(board, view)
+    for columns, more in ((60, ""), (80, " · q: stop the goals")):
         said = plain(frame(board, view, columns, 24)[1][-1])
-        assert "nobody would watch the budget · Ctrl-Z again: stop anyway" in said, "also where there is little room"
+        short = f"nobody would watch the budget · Ctrl-Z again: suspend anyway{more}"
+        assert said == short, "also where there is little room"
     assert read(board, ["suspend"], view=view) == (replace(view, prompt=None), [Suspend()])
     assert read(board, ["suspend", "suspend"])[1] == [], "held down"
     assert read(board, ["suspend"], ["x"], ["suspend"])[1] == []

@@ -20,6 +20,9 @@ _HELP = (
     ("d", "in a transcript: more detail, or less"),
 )
 
+_MEANT = {"c": "cancel {}", "r": "try {} again", "t": "tell {} something", "w": "wake {}"}
+"""What is asked about a goal that nobody has chosen."""
+
 
 def keyline(board: Board, view: View, columns: int) -> Line:
     """The bottom line of any screen."""
@@ -67,7 +70,8 @@ def _prompt(board: Board, prompt: Prompt, columns: int) -> Line:
         case Asks.CANCEL:
             return line((f"cancel {named}?", Tone.WARN), "  y: yes", ("  any other key: no", Tone.DIM))
         case Asks.MEANT:
-            said = f"{prompt.key}: the cursor has come to {named} by itself; is it meant?"
+            asked = _MEANT.get(prompt.key, "is {} meant").format(f"g{prompt.goal}")
+            said = f"the selection moved by itself: {asked}?"
             return line((said, Tone.WARN), "  y: yes", ("  any other key: no", Tone.DIM))
         case Asks.FILTER:
             return _typing("filter: ", prompt, columns)
@@ -80,8 +84,8 @@ def _unwatched(columns: int) -> Line:
     why = "goals work on, and nobody would watch their budget" if columns >= 100 else "nobody would watch the budget"
     parts = [
         (9, line((why, Tone.WARN))),
-        (8, line("Ctrl-Z again: stop anyway")),
-        (7, line("q: end them")),
+        (8, line("Ctrl-Z again: suspend anyway")),
+        (7, line("q: stop the goals")),
         (1, line(("any other key: no", Tone.DIM))),
     ]
     return joined(parts, columns)

@@ -199,7 +199,7 @@ def _answer(view: View, board: Board, prompt: Prompt, key: str) -> Pressed:
         case Asks.CANCEL:
             return closed, Cancel(prompt.goal) if key == "y" else None
         case Asks.MEANT if key == "y":
-            return _about_a_goal(replace(closed, cursor=prompt.goal, moved=True, carried=False), board, prompt.key)
+            return _meant(replace(closed, cursor=prompt.goal, moved=True, carried=False), board, prompt)
         case Asks.MEANT:
             return closed, None
         case Asks.FILTER if key == Key.ESCAPE:
@@ -212,6 +212,14 @@ def _answer(view: View, board: Board, prompt: Prompt, key: str) -> Pressed:
             return closed, Tell(prompt.goal, prompt.text.strip()) if prompt.text.strip() else None
         case Asks.FILTER | Asks.TELL:
             return _with(view, board, _typed(prompt, key)), None
+
+
+def _meant(view: View, board: Board, prompt: Prompt) -> Pressed:
+    """Do what was asked about; whether the goal is to be cancelled is answered by that."""
+    view, deed = _about_a_goal(view, board, prompt.key)
+    if view.prompt == Prompt(Asks.CANCEL, prompt.goal):
+        return replace(view, prompt=None), Cancel(prompt.goal)
+    return view, deed
 
 
 def _paste(view: View, board: Board, pasted: Paste) -> View:
