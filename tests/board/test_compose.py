@@ -210,12 +210,14 @@ def test_an_agent_that_names_no_cost_is_not_shown_as_costing_nothing() -> None:
     ended = goal(20, "free", State.DONE, iterations=3)
     board = boards.board([*boards.twelve(), ended], bulletin=told, served="process 4321 on mill")
     drawn = screen(board, View(cursor=9, moved=True), 80, 40)
-    assert "$0.00 of $20.00 does not hold" in "\n".join(drawn)
+    assert "\ncost unknown: --max-cost cannot hold · " in "\n".join(drawn)
     assert next(line for line in drawn if line.startswith("! custom names no cost")).endswith("--max-time can")
     rows = {name: next(line for line in drawn if f" {name} " in line) for name in ("search-index", "free")}
     assert " unknown " in rows["search-index"]
     assert "$" not in "".join(rows.values())
-    assert "does not hold" not in words(boards.busy())
+    assert "cannot hold" not in words(boards.busy())
+    partly = replace(board, bulletin=replace(told, spent_usd=3.0))
+    assert "at least $3.00 of $20.00: --max-cost cannot hold" in words(partly)
 
 
 def test_the_budget_that_is_nearest_to_its_end_is_the_last_to_go() -> None:

@@ -10,7 +10,7 @@ from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.wording import cells, joined
 from ralph.quantities import format_count, format_money
 from ralph.ui.gauges import alarm, gauge, lasting
-from ralph.ui.paint import Line, Tone, line
+from ralph.ui.paint import Line, Tone, line, plain
 
 _BAR = 10
 _BUDGET, _COST, _FIGURE = 9, 5, 2
@@ -125,7 +125,8 @@ class _Used:
         percent = min(100 * self.used / self.most, 999.0)
         share = line(f"{self.write(self.used).removesuffix(' tokens')} of {self.write(self.most)} ")
         if self.name in unseen:  # a bar would say how much is left
-            return (*share, ("does not hold", Tone.WARN))
+            known = f"at least {plain(share).rstrip()}" if self.used else f"{self.name} unknown"
+            return line((f"{known}: --max-{self.name} cannot hold", Tone.WARN))
         bar = (*gauge(percent, _BAR), (" ", Tone.PLAIN)) if with_bar else ()
         return (*share, *bar, (f"{percent:.0f}%", alarm(percent)))
 
