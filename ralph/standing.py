@@ -121,7 +121,7 @@ class Standing:
             case SessionEnded():
                 return replace(self, doing="finishing a session", since=at, calls=(), more_calls=0, mood="")
             case IterationEnded(verdict="DONE") | CheckStarted():
-                return self._at("proving that it is done", at)
+                return self._at("checking", at)
             case IterationEnded() | SummaryWritten() | CheckEnded():
                 return self._at("between sessions", at)
             case Waiting(until=None):
