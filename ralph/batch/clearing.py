@@ -186,4 +186,10 @@ def _remove_passing(path: Path, claim: Callable[[], AbstractContextManager[bool]
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    return sorted(folder.iterdir(), key=_in_order) if folder.is_dir() else []
+
+
+def _in_order(path: Path) -> list[tuple[int, str]]:
+    """What sorts names by the numbers in them: g2 before g10."""
+    parts = re.split("([0-9]+)", path.name)  # every other one is a number
+    return [(int(part) if place % 2 else 0, part) for place, part in enumerate(parts)]

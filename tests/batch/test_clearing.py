@@ -567,6 +567,14 @@ def test_half_made_directories_go_when_nobody_serves_the_queue(scene: Scene) -> 
     assert [path.exists() for path in (half, checkout, aside, stray)] == [False, False, False, True]
 
 
+def test_clones_are_told_in_the_order_of_their_goals(scene: Scene) -> None:
+    clones = scene.clone.parent
+    for name in ("g10-b", "g2-a", "g2-a.broken-10", "g2-a.broken-9", "g100-c", "mine"):
+        (clones / name).mkdir()
+    told = [each.path.name for each in Clearing(scene.place, {}).survey() if each.path.parent == clones]
+    assert told == [scene.clone.name, "g2-a", "g2-a.broken-9", "g2-a.broken-10", "g10-b", "g100-c", "mine"]
+
+
 def test_what_a_queue_worker_that_has_begun_since_may_be_at_stays(scene: Scene) -> None:
     checkout = scene.place.checkouts / "merge-1"
     checkout.mkdir(parents=True)

@@ -67,7 +67,7 @@ def test_gc_says_first_and_removes_only_when_told(over: Batch) -> None:
     assert (told["goes"][0]["mirror"], told["goes"][0]["kept"]) == (str(mirror), [])  # its branch has all of it
 
     again = over.runs("gc", "--delete", cwd=over.root)
-    assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nothing was to be removed")
+    assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nothing to remove")
     assert over.runs("retry", "two", cwd=over.root).exit_code == 0
     assert "it is queued" not in over.runs("gc", cwd=over.root).stdout  # it has no clone any more
     over.run()
@@ -114,7 +114,7 @@ def test_one_gc_at_a_time_and_none_is_taken_for_a_queue_worker(over: Batch) -> N
 
 def test_without_a_queue_nothing_is_made(ralph_runs: Ralph, world: Path) -> None:
     said = ralph_runs("gc", "--delete")
-    assert (said.exit_code, said.stdout) == (0, "nothing was to be removed\n")
+    assert (said.exit_code, said.stdout) == (0, "nothing to remove\n")
     for wrong in (["gc", "--now"], ["gc", "g1"], ["gc", "--db", "nonsense"]):
         assert ralph_runs(*wrong).exit_code == 2
     assert not (world / "ralph").exists()

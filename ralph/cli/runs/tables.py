@@ -230,9 +230,7 @@ def clearing(found: Sequence[Holding], ralph_dir: Path, *, deleted: bool, flag: 
     stays = [holding for holding in found if not holding.goes]
     freed = format_size(sum(holding.size for holding in goes))
     total = f"{'removed' if deleted else 'can go'}: {freed} in {ralph_dir}"
-    lines = [
-        *([total, *_holdings(goes, ralph_dir)] if goes else [f"nothing {'was' if deleted else 'is'} to be removed"])
-    ]
+    lines = [total, *_holdings(goes, ralph_dir)] if goes else ["nothing to remove"]
     if saved := [line for holding in goes for line in _kept(holding)]:
         lines += ["", "what was only there is kept; look at it with:", *saved]
     if stays:
