@@ -181,6 +181,7 @@ def test_a_view_that_breaks_takes_nothing_with_it() -> None:
     """What was taken together with what broke it is told in plain lines, and the last words are."""
     with stage() as place:
         place.show(BEGUN, Text(Tag.AI, "before"), ToolStart("1", "Bash", Trap()), Text(Tag.AI, "after"))
+        wait_until(lambda: not place.view.is_live, "the end of the view")  # closed sooner, it is whole
         place.view.say("result", "done")
         shown = [row for row in place.close() if row]
         assert shown[-5].startswith("note       the live view has broken")
