@@ -173,6 +173,16 @@ def settled(found: Sequence[Holding]) -> list[Holding]:
     return [replace(each, size=next(goes if each.goes else stays)) for each in found]
 
 
+def weighed_anew(found: Sequence[Holding]) -> list[Holding]:
+    """The same when something was removed: what was only there has gone over to the mirrors."""
+    return [replace(each, weight=weigh(each.path)) if each.what is What.MIRRORS else each for each in found]
+
+
+def size_of_mirrors(found: Sequence[Holding]) -> int:
+    """What the mirrors take."""
+    return sum(each.size for each in found if each.what is What.MIRRORS)
+
+
 def _remove_passing(path: Path, claim: Callable[[], AbstractContextManager[bool]]) -> str:
     """Remove what only a queue worker has to do with; one that would begin is kept from it for a moment only."""
     going = path.with_name(f".{secrets.token_hex(8)}.going")

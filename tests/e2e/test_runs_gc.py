@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -123,12 +125,14 @@ def test_without_a_queue_nothing_is_made(ralph_runs: Ralph, world: Path) -> None
 def test_gc_says_where_it_has_saved_what_was_only_in_a_clone(over: Batch) -> None:
     two = over.clones()[1]
     (two / "loose.txt").write_text("loose\n")
+    (two / "large.bin").write_bytes(random.Random(1).randbytes(3_000_000))
     git(two, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "--quiet", "--allow-empty", "-mdropped")
     git(two, "reset", "--quiet", "HEAD^")
     said = over.runs("gc", "--delete", cwd=over.root)
     assert (said.exit_code, said.stderr) == (0, "")
     told = [line.strip() for line in said.stdout.splitlines()]
-    look = told[told.index("what was only there is kept; look at it with:") + 1 :]
+    kept = re.compile(r"what was only there is kept, 3\.\d MB of it in the mirrors now; look at it with:")
+    look = told[[bool(kept.fullmatch(line)) for line in told].index(True) + 1 :]
     shown = [run_command(line) for line in look[:2]]
     assert any("dropped" in text for text in shown)
     assert any("+loose" in text for text in shown)

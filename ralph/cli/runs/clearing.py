@@ -29,7 +29,7 @@ def gc(
     The clones of goals that are done or cancelled go, once every commit and all that is not committed in them is saved
     to the mirror; one with something that cannot be saved stays. Exit code 1: something could not be removed.
     """
-    from ralph.batch.clearing import settled
+    from ralph.batch.clearing import settled, size_of_mirrors, weighed_anew
     from ralph.cli.runs.queues import existing, whereabouts
 
     place = whereabouts(db)
@@ -38,8 +38,9 @@ def gc(
         clearing = _clearing(place, store)
         found = clearing.survey()
         became = _remove(clearing, place, store, found) if delete and store is not None else {}
-    found = settled([became.get(holding.path, holding) for holding in found])
-    _show(place, found, delete=delete, as_json=as_json)
+        before = size_of_mirrors(found)
+        found = settled([became.get(holding.path, holding) for holding in (weighed_anew(found) if became else found)])
+    _show(place, found, size_of_mirrors(found) - before, delete=delete, as_json=as_json)
     if any(not holding.goes for holding in became.values()):
         raise typer.Exit(_FAILED)
 
@@ -87,11 +88,12 @@ def _removed(clearing: "Clearing", holding: "Holding", claim: "Claim") -> "Holdi
     return replace(holding, mirror=after[0], kept=tuple(sorted(after[1] - before[1])))
 
 
-def _show(place: "Whereabouts", found: "Sequence[Holding]", *, delete: bool, as_json: bool) -> None:
+def _show(place: "Whereabouts", found: "Sequence[Holding]", moved: int, *, delete: bool, as_json: bool) -> None:
+    """Say what was found; `moved`: bytes that the mirrors have taken over."""
     from ralph import jsonline
     from ralph.cli.runs import documents, tables
 
     if as_json:
-        typer.echo(jsonline.encode(documents.clearing(found, deleted=delete)))
+        typer.echo(jsonline.encode(documents.clearing(found, moved, deleted=delete)))
     else:
-        typer.echo("\n".join(tables.clearing(found, place.ralph_dir, deleted=delete, flag=place.flag)))
+        typer.echo("\n".join(tables.clearing(found, place.ralph_dir, moved, deleted=delete, flag=place.flag)))

@@ -70,11 +70,12 @@ def document(known: Known) -> dict[str, object]:
     }
 
 
-def clearing(found: Sequence[Holding], *, deleted: bool) -> dict[str, object]:
-    """What `ralph-runs gc` found; `deleted`: what goes has gone."""
+def clearing(found: Sequence[Holding], moved: int = 0, *, deleted: bool) -> dict[str, object]:
+    """What `ralph-runs gc` found; `deleted`: what goes has gone, and the mirrors have taken over so many bytes."""
     return {
         "deleted": deleted,
         "bytes": sum(holding.size for holding in found if holding.goes),
+        "moved": moved,
         "goes": [_holding(holding) for holding in found if holding.goes],
         "stays": [_holding(holding) for holding in found if not holding.goes],
     }

@@ -224,15 +224,16 @@ def _way_out(goal: BatchGoal) -> str:
     )
 
 
-def clearing(found: Sequence[Holding], ralph_dir: Path, *, deleted: bool, flag: str = "") -> list[str]:
-    """What `ralph-runs gc` found; `deleted`: what goes has gone."""
+def clearing(found: Sequence[Holding], ralph_dir: Path, moved: int = 0, *, deleted: bool, flag: str = "") -> list[str]:
+    """What `ralph-runs gc` found; `deleted`: what goes has gone, and the mirrors have taken over so many bytes."""
     goes = [holding for holding in found if holding.goes]
     stays = [holding for holding in found if not holding.goes]
     freed = format_size(sum(holding.size for holding in goes))
     total = f"{'removed' if deleted else 'can go'}: {freed} in {ralph_dir}"
     lines = [total, *_holdings(goes, ralph_dir)] if goes else ["nothing to remove"]
     if saved := [line for holding in goes for line in _kept(holding)]:
-        lines += ["", "what was only there is kept; look at it with:", *saved]
+        taken_over = f", {format_size(moved)} of it in the mirrors now" if moved > 0 else ""
+        lines += ["", f"what was only there is kept{taken_over}; look at it with:", *saved]
     if stays:
         lines += ["", "stays:", *_holdings(stays, ralph_dir)]
     if goes and not deleted:
