@@ -68,8 +68,10 @@ HOSTILE: dict[str, Make] = {
         *([] if ends else [hang()]),
     ],
     "stops its guardian": lambda pids, last, _: [
-        spawn(pids / "a", "setsid"),
         run("kill -STOP $(ps -o ppid= -p $PPID)"),
+        spawn(
+            pids / "a", "setsid"
+        ),  # which tells that it is hostile by now: after ralph's death nobody rouses a guardian
         *last,
     ],
     "keeps forking": lambda pids, last, _: [

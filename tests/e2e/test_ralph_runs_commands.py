@@ -405,7 +405,7 @@ def test_a_killed_worker_is_missed_and_what_it_had_started_given_up(batch: Batch
     assert (batch.goals()["slow"]["state"], batch.goals()["slow"]["cut_off"]) == ("running", True)
     assert batch.runs("cancel", "slow", cwd=batch.root).stdout == "g1 slow: cancelled\n"
     done = batch.run()
-    assert done.stdout == "no goal was worked on: nothing is queued; 1 goal: 1 cancelled\n"
+    assert done.stdout == "no goal was worked on: nothing is queued; 1 goal: 1 cancelled · cost of 1 unknown\n"
     other = batch.run(batch.goal("other", wrote("other"), repo="upstream"))  # the engine recovers what it knows
     assert other.exit_code == 0, other.stdout + other.stderr
     assert batch.states() == {"slow": "cancelled", "other": "done"}
