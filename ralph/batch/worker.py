@@ -182,18 +182,21 @@ class QueueWorker:
 
     def _pass_on_comments(self, running: Mapping[int, BatchGoal]) -> None:
         """Tell running sessions what the user remarks meanwhile; what came before stands in their goals' texts."""
-        begun = {
-            number: max(heard, self._passed_on.get(number, 0))
-            for number, heard in list(self._controls.heard.items())
-            if number in running and self._premises.run_directory(running[number]).is_dir()  # else its run is to begin
+        heard = {
+            number: max(last, self._passed_on.get(number, 0))
+            for number, last in list(self._controls.heard.items())
+            if number in running
         }
-        comments = self._store.comments_after(min(begun.values())) if begun else []
+        comments = self._store.comments_after(min(heard.values())) if heard else []
         for comment in comments:
-            if comment.author == USER and comment.id > begun.get(comment.goal, comment.id):
-                mailbox = Mailbox(self._premises.run_directory(running[comment.goal]))
-                mailbox.post(Act.TELL, comment.text, timestamp(comment.at))
+            if comment.author == USER and comment.id > heard.get(comment.goal, comment.id):
+                directory = self._premises.run_directory(running[comment.goal])
+                if not directory.is_dir():
+                    del heard[comment.goal]  # its run is about to begin: the next time
+                    continue
+                Mailbox(directory).post(Act.TELL, comment.text, timestamp(comment.at))
         if comments:
-            self._passed_on |= {number: max(last, comments[-1].id) for number, last in begun.items()}
+            self._passed_on |= {number: max(last, comments[-1].id) for number, last in heard.items()}
 
     def _heed_pause(self) -> None:
         if (paused := self._store.paused) == self._is_paused:
