@@ -42,6 +42,8 @@ def letters_within(text: str, most: int) -> str:
     """As much of a text's beginning as takes at most `most` cells; no letter loses an accent or a colour to the cut."""
     if text.isascii():
         return text[: max(most, 0)]
+    if width(text) <= most:  # as a rule, and that is known already
+        return text
     from rich.cells import split_graphemes
 
     taken = 0
