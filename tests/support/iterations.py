@@ -12,10 +12,8 @@ from tests.support.git_repos import git
 
 _FORMAT = "%(trailers:key=Ralph-Run,valueonly)%x00%(trailers:key=Ralph-Iteration,valueonly)%x01"
 # What an agent knows: its goal, its run, its iteration, and how many of the run's iterations are committed by then.
-_ENTRY = (
-    '"$RALPH_GOAL $RALPH_RUN_ID $RALPH_ITERATION'
-    ' $(git log --format=\'%(trailers:key=Ralph-Run,valueonly)\' | grep -cx "$RALPH_RUN_ID")"'
-)
+_COUNT = "git log --format='%(trailers:key=Ralph-Run,valueonly)' | grep -cx \"$RALPH_RUN_ID\""
+_ENTRY = '"$RALPH_GOAL $RALPH_RUN_ID $RALPH_ITERATION $count"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,9 @@ class Ledger:
         return [*sessions, [self.entry(last or text), says("DONE")]]
 
     def entry(self, then: str = ":") -> list[dict[str, object]]:
-        return shell(f"echo {_ENTRY} >> {self.path}; {then}")
+        # A grep that is killed says nothing, and is asked again: the line must be whole.
+        counted = f'count=; while [ -z "$count" ]; do count=$({_COUNT}); done'
+        return shell(f"{counted}; echo {_ENTRY} >> {self.path}; {then}")
 
     @property
     def lines(self) -> list[Began]:
