@@ -111,8 +111,8 @@ def _in_the_way_of(mirror: Mirror, commit: str, branch: str, expected: str) -> s
         if not there:
             continue
         pathspecs = [f":(top,literal){path}" for path in there]
-        untracked = run_git(root, "ls-files", "--others", "-z", "--", *pathspecs)[1].split("\0")
-        if found := [path for path in untracked if path]:
+        status, out, _ = run_git(root, "ls-files", "--others", "-z", "--", *pathspecs)
+        if found := [path for path in out.split("\0") if path] if status == 0 else there:  # what nobody knows of stays
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             return (
                 f"{root} has {branch} checked out, and there the work would overwrite {', '.join(found[:3])}{more},"

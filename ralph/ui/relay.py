@@ -12,7 +12,8 @@ from ralph.ui.outlet import Outlet
 
 _MOST = 8 << 20
 """Bytes that wait, more than a run says in an hour; beyond that whoever writes waits, as long as an outlet would."""
-_PATIENCE = 60.0
+_PATIENCE, _A_MOMENT = 60.0, 2.0
+"""Seconds that a reader has at the end; the second, if the user wants that now: who reads takes no longer."""
 _LOOK = 0.05
 """Seconds between two looks whether there is room."""
 
@@ -55,9 +56,11 @@ class Relay:
                     self._courier = courier
 
     def finish(self) -> None:
-        """Wait until all is written, for as long as an outlet would; not in haste. More may come."""
-        deadline = time.monotonic() + _PATIENCE
-        while self._courier is not None and time.monotonic() < deadline and not self._outlet.in_haste:
+        """Wait until all is written, for as long as an outlet would; in haste a moment. More may come."""
+        began = time.monotonic()
+        while self._courier is not None:
+            if time.monotonic() - began >= (_A_MOMENT if self._outlet.in_haste else _PATIENCE):
+                return
             time.sleep(_LOOK)
 
     def _wait_for_room(self) -> None:

@@ -62,3 +62,15 @@ def test_in_haste_nobody_is_waited_for() -> None:
         found: list[bytes] = []
         read(reader, found, len(LINES)).join()
     assert found == LINES, "what there is room for in memory is not lost by that"
+
+
+def test_in_haste_who_reads_gets_the_last_words_too() -> None:
+    with relayed(in_haste=True) as (relay, reader):
+        for line in LINES:
+            relay.write_bytes(line)
+        found: list[bytes] = []
+        reading = read(reader, found, len(LINES))
+        relay.finish()
+        at_the_end = len(found)
+        reading.join()
+    assert at_the_end > 100, "more than the pipe held: nobody writes when ralph is gone"
