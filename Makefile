@@ -9,12 +9,13 @@ FUZZ_LOCK := requirements/fuzz.txt
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: test demo check format soak sweep fuzz bench pictures lock tools wheel clean
+.PHONY: test long demo check format soak sweep fuzz bench pictures lock tools wheel clean
 
 # A first look, on a machine that has nothing yet: ralph on a throwaway repository, with a script in the model's place.
 demo: $(VENV)/.installed
 	@examples/demo/play "$(CURDIR)/$(BIN)/ralph"
 
+# What a newcomer runs: linters, types, and every test that is not marked `long`. At most 10 minutes on two cores.
 test: tools
 	@$(MAKE) --no-print-directory check
 
@@ -22,7 +23,11 @@ check: $(VENV)/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m 'not long'
+
+# The tests marked `long`: real agents at length, sweeps, storms, races. At most 35 minutes on two cores.
+long: tools
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format

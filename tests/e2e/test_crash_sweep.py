@@ -12,6 +12,8 @@ from tests.support.forms import POINTS
 from tests.support.ralph_process import Ralph
 from tests.support.sweep import Point, copy_package, crash, make_it_return, spread, trace, with_package
 
+pytestmark = pytest.mark.long
+
 PARTS = 2
 """So that two can run side by side."""
 

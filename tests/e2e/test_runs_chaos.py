@@ -17,6 +17,8 @@ from tests.support.git_repos import git
 from tests.support.iterations import Began, Ledger, committed, faults, require_each_once
 from tests.support.ralph_process import RunningRalph
 
+pytestmark = pytest.mark.long
+
 STORM = 15.0 if ROUNDS == 1 else 60.0
 """Seconds for which something is killed every now and then."""
 

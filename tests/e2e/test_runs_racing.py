@@ -13,6 +13,8 @@ from tests.support.batches import CHECK_TEXTS, Batch, merged_goals, require_gree
 from tests.support.forms import ROUNDS
 from tests.support.git_repos import commits, git, make_repo
 
+pytestmark = pytest.mark.long
+
 RACERS = 12
 MOST_ROUNDS = 5
 
