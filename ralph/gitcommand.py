@@ -1,16 +1,14 @@
-"""The one door to git: GitPython's command wrapper with hooks, fsmonitor, signing and prompts off.
+"""The one door to git: the git command with hooks, fsmonitor, signing and prompts off.
 
 `Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.
 """
 
-import contextlib
 import functools
 import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 from ralph import environ
 from ralph.errors import RepoError, UsageError
@@ -40,6 +38,10 @@ _REPEATABLE = frozenset({
 })  # fmt: skip
 """What asks, or comes to the same when it is done twice."""
 _MOST_TRIES = 3
+
+_LARGE = frozenset({"clone", "fetch"})
+"""What moves many objects goes through GitPython. The calls of each iteration do not: its import takes 98 ms and runs
+git twice, more than all that `ralph run` asks git before the first session."""
 
 
 class GitKilled(RepoError):
@@ -118,34 +120,28 @@ def _run_once(
     # -C, because GitPython works in the current directory where the one it is given does not exist
     argv = ["git", "-C", str(root), *_GUARDS, *args]
     settled = {**_ENVIRONMENT, **found, **(pinned or {})}  # git itself is looked for on this PATH, too
-    if limit is not None:
-        # GitPython's own limit ends git alone, and waits for ever for a program of git's that holds its pipe.
-        reply = ask(argv, cwd=Path("/"), environment={**environ.inherited(), **settled}, limit=limit)
-        return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
-    _load_gitpython(found["PATH"])
+    # GitPython's own limit ends git alone, and waits for ever for a program of git's that holds its pipe.
+    if limit is None and said is None and _verb(args) in _LARGE:
+        return _run_by_gitpython(argv, settled)
+    environment = {**environ.inherited(), **settled}
+    reply = ask(argv, cwd=Path("/"), environment=environment, limit=limit, said=said, undecodable="surrogateescape")
+    if reply.exit_code is None and limit is None:
+        raise UsageError(f"cannot run git in {root}: {reply.complaints}", "install git, and see that it is on PATH")
+    return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
+
+
+def _run_by_gitpython(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
+    _load_gitpython(env["PATH"])
     import git
 
-    with contextlib.ExitStack() as stack:
-        stdin = None
-        if said is not None:
-            stdin = stack.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))  # a file that touches no disk
-            stdin.write(said)
-            stdin.seek(0)
-        try:
-            outcome = git.Git().execute(
-                argv,
-                istream=cast("None", stdin),  # declared for int or BinaryIO, which this is in all but name
-                with_extended_output=True,
-                with_exceptions=False,
-                strip_newline_in_stdout=False,
-                env=settled,
-                start_new_session=True,
-            )
-        except git.GitCommandNotFound as error:
-            raise UsageError(
-                f"cannot run git in {root}: {error.stderr.strip() or 'not found'}", "install git, or check the path"
-            ) from error
-        return outcome
+    return git.Git().execute(
+        argv,
+        with_extended_output=True,
+        with_exceptions=False,
+        strip_newline_in_stdout=False,
+        env=env,
+        start_new_session=True,
+    )
 
 
 def _load_gitpython(path: str) -> None:

@@ -630,3 +630,15 @@ def test_windows_and_run_directory_have_their_shapes(repo: Path, ralph: Ralph, c
     assert directory.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o077 for path in directory.rglob("*") if path.is_file()} == {0}
     assert git(repo, "status", "--porcelain") == "?? goal.md"
+
+
+def test_an_iteration_does_without_gitpython(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    """Its import costs as much as the rest of a start (98 ms), and runs git twice."""
+    claude_script([write("a.txt", "one"), summary("DONE")])
+
+    done = ralph("run", "goal.md", env={"PYTHONPROFILEIMPORTTIME": "1"})
+
+    assert done.exit_code == 0
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "ralph.loop" in imported
+    assert "git" not in imported

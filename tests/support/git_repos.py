@@ -38,21 +38,28 @@ def make_repo(
 ) -> Path:
     """Make a repository on `main` that holds these files; `identity` gives the repository a user to commit as."""
     path.mkdir(parents=True, exist_ok=True)
-    git(path, "init", "--quiet", "--initial-branch=main")
+    git(path, "init", "--quiet", "--initial-branch=main", "--template=")  # a dozen sample hooks less to copy
+    for folder in ("hooks", "info"):
+        (path / ".git" / folder).mkdir()
     if identity:
-        git(path, "config", "user.name", NAME)
-        git(path, "config", "user.email", EMAIL)
+        with (path / ".git" / "config").open("a") as config:  # two processes less for each of a thousand repositories
+            config.write(f"[user]\n\tname = {NAME}\n\temail = {EMAIL}\n")
     for name, content in (files or {}).items():
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
     if commit:
-        commit_all(path, "start")
+        _commit_all(path, "start")
     return path
 
 
 def commit_all(path: Path, message: str) -> str:
     """Commit whatever is there, whoever the repository's user is, and return the commit's id."""
+    _commit_all(path, message)
+    return git(path, "rev-parse", "HEAD")
+
+
+def _commit_all(path: Path, message: str) -> None:
     git(path, "add", "--all")
     git(
         path,
@@ -65,7 +72,6 @@ def commit_all(path: Path, message: str) -> str:
         "--allow-empty",
         f"-m{message}",
     )
-    return git(path, "rev-parse", "HEAD")
 
 
 def commits(path: Path, revision: str = "HEAD") -> list[Commit]:
