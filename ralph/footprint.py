@@ -13,11 +13,12 @@ _LONGEST_LOOK = 20.0
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
-def same_tree(root: Path, one: str, other: str) -> bool:
-    """Whether two commits hold the same files; of what is not there any more nobody can say so."""
-    status, out, _ = run_git(root, "rev-parse", "--verify", "--quiet", f"{one}^{{tree}}")
-    second, other_out, _ = run_git(root, "rev-parse", "--verify", "--quiet", f"{other}^{{tree}}")
-    return status == second == 0 and out == other_out
+def same_tree(root: Path, commits: Sequence[str], other: str) -> bool:
+    """Tell whether one of `commits` holds the same files as `other`; a commit that is gone holds none."""
+    asked = "".join(f"{commit}^{{tree}}\n" for commit in (other, *commits)).encode("utf-8", "replace")
+    status, out, _ = run_git(root, "cat-file", "--batch-check=%(objectname)", said=asked)
+    tree, *earlier = out.splitlines() or [""]
+    return status == 0 and " " not in tree and tree in earlier
 
 
 def elsewhere(root: Path, branch: str, nested: Sequence[str]) -> str:

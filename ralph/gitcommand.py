@@ -1,5 +1,6 @@
 """The one door to git: the git command with hooks, fsmonitor, signing and prompts off.
 
+Only clones go through GitPython: importing it takes 98 ms, and its wrapper doubles what an iteration's git calls cost.
 `Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.
 """
 
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from ralph import environ
 from ralph.errors import RepoError, UsageError
-from ralph.process import ask
+from ralph.process import ask, run_to_end
 from ralph.searchpath import loading_outside, outside
 
 _GUARDS = (
@@ -38,10 +39,6 @@ _REPEATABLE = frozenset({
 })  # fmt: skip
 """What asks, or comes to the same when it is done twice."""
 _MOST_TRIES = 3
-
-_LARGE = frozenset({"clone", "fetch"})
-"""What moves many objects goes through GitPython. The calls of each iteration do not: its import takes 98 ms and runs
-git twice, more than all that `ralph run` asks git before the first session."""
 
 
 class GitKilled(RepoError):
@@ -116,32 +113,45 @@ def _run_once(
     pinned: Mapping[str, str] | None,
     limit: float | None,
 ) -> tuple[int, str, str]:
-    found = _found(root)
-    # -C, because GitPython works in the current directory where the one it is given does not exist
-    argv = ["git", "-C", str(root), *_GUARDS, *args]
-    settled = {**_ENVIRONMENT, **found, **(pinned or {})}  # git itself is looked for on this PATH, too
-    # GitPython's own limit ends git alone, and waits for ever for a program of git's that holds its pipe.
-    if limit is None and said is None and _verb(args) in _LARGE:
-        return _run_by_gitpython(argv, settled)
-    environment = {**environ.inherited(), **settled}
-    reply = ask(argv, cwd=Path("/"), environment=environment, limit=limit, said=said, undecodable="surrogateescape")
-    if reply.exit_code is None and limit is None:
-        raise UsageError(f"cannot run git in {root}: {reply.complaints}", "install git, and see that it is on PATH")
-    return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
+    argv = _guarded(root, args)
+    environment = {**environ.inherited(), **_settled(root), **(pinned or {})}  # git is looked for on this PATH, too
+    if limit is not None:
+        reply = ask(argv, cwd=Path("/"), environment=environment, limit=limit)
+        return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
+    try:
+        status, output, complaints = run_to_end(argv, environment=environment, said=said)
+    except FileNotFoundError as error:
+        raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+    return status, _decoded(output), _decoded(complaints)
 
 
-def _run_by_gitpython(argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
-    _load_gitpython(env["PATH"])
+def run_clone(parent: Path, *args: str) -> tuple[int, str, str]:
+    """Run `git clone` with these arguments; return its exit status, output and complaints."""
+    settled = _settled(parent)
+    _load_gitpython(settled["PATH"])
     import git
 
     return git.Git().execute(
-        argv,
+        _guarded(parent, ("clone", *args)),
         with_extended_output=True,
         with_exceptions=False,
         strip_newline_in_stdout=False,
-        env=env,
+        env=settled,
         start_new_session=True,
     )
+
+
+def _guarded(root: Path, args: Sequence[str]) -> list[str]:
+    return ["git", "-C", str(root), *_GUARDS, *args]
+
+
+def _settled(root: Path) -> dict[str, str]:
+    return {**_ENVIRONMENT, **_found(root)}
+
+
+def _decoded(output: bytes) -> str:
+    """Decode so that a path in any encoding can be given back to git."""
+    return output.decode("utf-8", "surrogateescape")
 
 
 def _load_gitpython(path: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory
-from ralph.gitcommand import git_output, last_line, run_git, succeeded
+from ralph.gitcommand import git_output, last_line, run_clone, run_git, succeeded
 from ralph.process import running_in
 from ralph.sensitive import looks_secret
 
@@ -373,7 +373,7 @@ def clone(url: str, destination: Path) -> Repo:
         make_private_directory(destination.parent)
         staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
         try:
-            status, _, err = run_git(destination.parent, "clone", "--quiet", "--", source, str(staging / "clone"))
+            status, _, err = run_clone(destination.parent, "--quiet", "--", source, str(staging / "clone"))
             if status != 0:
                 said = _without_password(last_line(err))
                 shown = _without_password(url)

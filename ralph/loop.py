@@ -1,6 +1,6 @@
 """The loop: fresh sessions on one goal until it is proven done or a limit is reached."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -72,8 +72,8 @@ class Kit:
     save: Callable[[Run], None]
     prove: Callable[[int], Proof | None]
     """Run the check on an iteration's work; None: there is no check."""
-    same_tree: Callable[[str, str], bool]
-    """Whether two commits hold the same files."""
+    same_tree: Callable[[Sequence[str], str], bool]
+    """Whether one of several commits holds the same files as another one."""
     elsewhere: Callable[[], str]
     """A digest of all that was committed other than by this run: on other branches, in repositories within this one."""
     observe: Callable[[Event], None]
@@ -127,7 +127,10 @@ def pursue(run: Run, kit: Kit) -> RunResult:
                     return result
                 if blocked is not None:
                     return RunResult(run, 6, f"blocked: {blocked.reason}", proven=False, hint=blocked.hint)
-                run = _take_stock(run, answer, kit)
+                if claim is not None:
+                    run = _take_stock(run, answer, kit)
+                    kit.save(run)
+                run = _nudged(run, kit)
                 if result := _stuck(run, answer, kit):
                     return result
     return result
@@ -231,13 +234,18 @@ def _failed(run: Run, reason: str, report: SessionReport, notes: list[str], kit:
 
 
 def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> Run:
-    """Commit, then record: the commit is the iteration, the rest can be rebuilt from it."""
+    """Commit, then record: the commit is the iteration, the rest can be rebuilt from it.
+
+    What claims DONE is saved before its check, which may take long. All else is saved once, with what it came to.
+    """
     number = run.iteration
     message = commit_message(goal=run.goal, run=run.id, iteration=number, answer=answer, spend=run.spend)
     committed = kit.commit(message)
     iteration = Iteration(number, timestamp(kit.patience.now()), answer.summary, committed.sha, answer.verdict)
     kit.record(iteration)
     run = run.after(iteration).noted(*notes)
+    if run.unchecked_claim is None:
+        run = _take_stock(run, answer, kit)
     kit.save(run)
     for path in committed.left_out:
         kit.observe(Text(Tag.SYS, f"left out of the commit, since it looks like a secret: {path}"))
@@ -265,19 +273,24 @@ def _acknowledged(run: Run, answer: Answer, kit: Kit) -> Run:
 
 
 def _take_stock(run: Run, answer: Answer, kit: Kit) -> Run:
-    """See whether the iteration came to more than an earlier one; if many did not, the next prompt says so."""
+    """See whether the iteration came to more than an earlier one."""
     check = "" if run.check is None else f"{run.check.exit_code} {run.check.output}"
     mark = Mark(words_of(answer.summary, check), run.tip or "")
-    run = run.stood(run.standstill.after(mark, same_tree=kit.same_tree, elsewhere=kit.elsewhere))
-    if kit.stall_after <= run.standstill.idle < 2 * kit.stall_after:
-        nudge = (
-            f"The last {run.standstill.idle} iterations came to the same: no file changed, and summary and check said"
-            " nothing new. What was tried does not work: take another way, or find out why it does not."
-        )
-        kit.observe(Text(Tag.SYS, f"no progress in {run.standstill.idle} iterations; the next session is told"))
-        run = run.noted(nudge)
+    return run.stood(run.standstill.after(mark, same_tree=kit.same_tree, elsewhere=kit.elsewhere))
+
+
+def _nudged(run: Run, kit: Kit) -> Run:
+    """Have the next prompt say so if many iterations came to the same; tell of an agent that says it is blocked."""
     if run.obstacles == 1:
         kit.observe(Text(Tag.SYS, "the agent says it is blocked; the next session is asked to confirm that"))
+    if not kit.stall_after <= run.standstill.idle < 2 * kit.stall_after:
+        return run
+    nudge = (
+        f"The last {run.standstill.idle} iterations came to the same: no file changed, and summary and check said"
+        " nothing new. What was tried does not work: take another way, or find out why it does not."
+    )
+    kit.observe(Text(Tag.SYS, f"no progress in {run.standstill.idle} iterations; the next session is told"))
+    run = run.noted(nudge)
     kit.save(run)
     return run
 

@@ -5,7 +5,7 @@ In doubt it moves: words, numbers, a failing check that fails otherwise, a commi
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 _REMEMBERED = 50
@@ -43,11 +43,13 @@ class Standstill:
     elsewhere: str = ""
     """What stood elsewhere in the repository when an iteration was last found to repeat another."""
 
-    def after(self, mark: Mark, *, same_tree: Callable[[str, str], bool], elsewhere: Callable[[], str]) -> "Standstill":
+    def after(
+        self, mark: Mark, *, same_tree: Callable[[Sequence[str], str], bool], elsewhere: Callable[[], str]
+    ) -> "Standstill":
         """Take in a finished iteration; trees and other branches are looked at only where its words are not new."""
         alike = [earlier.commit for earlier in self.marks if earlier.words == mark.words]
         marks = (*self.marks, mark)[-_REMEMBERED:]
-        if not any(same_tree(commit, mark.commit) for commit in alike[-_COMPARED:]):
+        if not alike or not same_tree(alike[-_COMPARED:], mark.commit):
             return Standstill(marks, idle=1)
         now = elsewhere()
         moved = bool(self.elsewhere) and now != self.elsewhere

@@ -19,7 +19,7 @@ from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.batch.removal import remove_tree
 from ralph.errors import RepoError, UsageError
 from ralph.files import make_private_directory, named_in_faults, replace_file
-from ralph.gitcommand import GitKilled, git_output, lived, run_git
+from ralph.gitcommand import GitKilled, git_output, lived, run_clone, run_git, succeeded
 
 __all__ = ["Base", "Mirror", "Unreachable", "open_mirror"]
 
@@ -280,7 +280,8 @@ class Mirror:
                 "--config=core.autocrlf=false",
             )  # fmt: skip
             checking_out = ("checkout", "--quiet", "--no-recurse-submodules")
-            git_output(destination.parent, "clone", *options, "--", str(self.path), str(new))
+            cloning = (*options, "--", str(self.path), str(new))
+            succeeded(destination.parent, ("clone", *cloning), run_clone(destination.parent, *cloning))
             self._lend_objects(new)
             command = (*_CHECKOUT, *checking_out, *how, commit)
             status, _, err = lived(new, command, run_git(new, *command, pinned=UNTOUCHED))

@@ -71,7 +71,7 @@ class Workplace:
             record=self.journal.record,
             save=self.save,
             prove=lambda iteration: self._prove(iteration, recorder),
-            same_tree=lambda one, other: footprint.same_tree(self.repo.root, one, other),
+            same_tree=lambda commits, other: footprint.same_tree(self.repo.root, commits, other),
             elsewhere=lambda: footprint.elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
             observe=recorder,
             meter=lambda: recorder.meter,

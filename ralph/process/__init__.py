@@ -1,6 +1,6 @@
 """Start, feed, read and stop one child and its tree: the only place that knows of subprocesses and signals."""
 
-from ralph.process.asking import Reply, ask
+from ralph.process.asking import Reply, ask, run_to_end
 from ralph.process.child import Child
 from ralph.process.errands import Errands
 from ralph.process.guardian import Guardian, StartError
@@ -21,6 +21,7 @@ __all__ = [
     "ask",
     "heed_leash",
     "is_running",
+    "run_to_end",
     "running_in",
     "suspend",
 ]

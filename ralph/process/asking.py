@@ -1,4 +1,4 @@
-"""A short program that is run to its end: no terminal, a time limit if need be, nothing left of it afterwards."""
+"""A program that is asked one thing and answers: no input, no terminal, a time limit, nothing left of it afterwards."""
 
 import contextlib
 import os
@@ -18,32 +18,33 @@ class Reply:
     complaints: str
 
 
-def ask(
-    argv: Sequence[str],
-    *,
-    cwd: Path,
-    environment: Mapping[str, str],
-    limit: float | None,
-    said: bytes | None = None,
-    undecodable: str = "replace",
-) -> Reply:
-    """Run a program to its end, without a guardian: for short ones of the user's own, such as git and `gh`.
+def run_to_end(argv: Sequence[str], *, environment: Mapping[str, str], said: bytes | None) -> tuple[int, bytes, bytes]:
+    """Run a program to its end, however long that takes; return its exit status, output and complaints.
 
-    It reads `said`, or nothing. `undecodable` is the error handler for output that is not UTF-8.
+    Raise the `OSError` of a program that cannot be started.
     """
-    stdin = subprocess.DEVNULL if said is None else subprocess.PIPE
+    with subprocess.Popen(
+        argv, env=environment, stdin=subprocess.DEVNULL if said is None else subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, start_new_session=True,
+    ) as program:  # fmt: skip
+        output, complaints = program.communicate(said)
+    return program.returncode, output, complaints
+
+
+def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit: float) -> Reply:
+    """Run a program to its end, without a guardian: for short ones of the user's own, such as `gh`."""
     try:
         program = subprocess.Popen(
-            argv, cwd=cwd, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         return Reply(None, "", f"{argv[0]}: {error.strerror}")
     with program:
         try:
-            output, complaints = program.communicate(said, timeout=limit)
+            output, complaints = program.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
             return Reply(None, "", f"{argv[0]} did not answer in {limit:g} s")
-    return Reply(program.returncode, output.decode("utf-8", undecodable), complaints.decode("utf-8", undecodable))
+    return Reply(program.returncode, output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
