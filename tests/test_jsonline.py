@@ -1,4 +1,4 @@
-"""JSON in and out: hostile values become nothing, and whatever goes out is one strict ASCII line."""
+"""JSON in and out: hostile values become nothing, and whatever goes out is one strict line."""
 
 import contextlib
 import json
@@ -53,6 +53,40 @@ def test_what_is_encoded_is_one_line_of_ascii(value: object) -> None:
 @given(ANYTHING)
 def test_what_is_encoded_is_json_for_the_strictest_reader(value: object) -> None:
     json.loads(jsonline.encode(value), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+@given(ANYTHING)
+def test_a_line_says_the_same_as_its_ascii_form(value: object) -> None:
+    line = jsonline.encode_line(value).decode("utf-8")
+    assert line.splitlines(keepends=True) == [line]
+    assert json.dumps(json.loads(line)) == json.dumps(json.loads(jsonline.encode(value)))
+
+
+def test_text_in_any_script_is_written_as_it_is() -> None:
+    value = {"a": "Größe „weiter“ — 日本語 🙂 € 50 °C « »"}
+    assert jsonline.encode_line(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+HOSTILE = [*range(0x80, 0xA0), *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xD800, 0xDFFF]
+
+
+@pytest.mark.parametrize("code", HOSTILE, ids=hex)
+def test_what_breaks_lines_steers_terminals_or_reorders_text_is_escaped(code: int) -> None:
+    line = jsonline.encode_line({"a": f"é{chr(code)}日"})
+    assert line == f'{{"a":"\\u00e9\\u{code:04x}\\u65e5"}}\n'.encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ({"é": 10**40}, b'{"\\u00e9":' + str(10**40).encode() + b"}\n"),
+        ({"é": math.nan}, '{"é":null}\n'.encode()),
+        ({"é": 2**63}, '{"é":9223372036854775808}\n'.encode()),
+    ],
+    ids=["beyond 64 bits", "NaN", "beyond 63 bits"],
+)
+def test_numbers_beside_such_text_stay_what_they_are(value: object, line: bytes) -> None:
+    assert jsonline.encode_line(value) == line
 
 
 def test_a_lone_surrogate_comes_back_as_it_was() -> None:

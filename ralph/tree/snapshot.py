@@ -85,7 +85,7 @@ class TreeSnapshot:
     def stored(cls, repo: Repo, store: Path) -> "TreeSnapshot | None":
         """Take up the snapshot in `store` that another process took of this tree; None if it is not whole."""
         try:
-            said = jsonline.mapping(jsonline.decode((store / MANIFEST).read_text("ascii")))
+            said = jsonline.mapping(jsonline.decode((store / MANIFEST).read_text("utf-8")))
             common = Path(jsonline.text(said["common"]))
             # An agent may have written the manifest: it says nothing of where to write but what the repository says.
             if (

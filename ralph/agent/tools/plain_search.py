@@ -31,7 +31,7 @@ def order(asked: Search, cwd: Path) -> bytes:
 
 def main() -> None:
     """Search as stdin says."""
-    told = jsonline.mapping(jsonline.decode(sys.stdin.readline()))
+    told = jsonline.mapping(jsonline.decode(sys.stdin.buffer.readline().decode("utf-8")))
     try:
         for path, lines in search(_asked(told), Path(jsonline.text(told.get("cwd")))):
             _print("file", str(path))

@@ -33,7 +33,7 @@ class _Answer:
         self._hidden = False
 
     def hear(self, record: bytes) -> None:
-        match jsonline.sequence(jsonline.decode(record.decode("ascii", "replace"))):
+        match jsonline.sequence(jsonline.decode(record.decode("utf-8", "replace"))):
             case ["file", str(path)]:
                 self._hidden = self._hides is not None and self._hides(Path(path))
                 if self._parts and self.lines and not self._hidden:
