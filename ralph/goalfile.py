@@ -34,15 +34,29 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
-def goal_in(text: str, path: Path) -> Goal:
+class Folders:
+    """The goal files beside each goal, by name. Each folder is listed once, so one object serves one command."""
+
+    def __init__(self) -> None:
+        self._listed: dict[Path, dict[str, list[Path]]] = {}
+
+    def refuse_namesake(self, goal: Goal) -> None:
+        """Refuse a goal that shares its name with another file: they would share a run, a branch and a clone."""
+        for other in self._named(goal.path.parent).get(goal.name, ()):
+            if other.name != goal.path.name and not other.samefile(goal.path):
+                raise UsageError(f"{goal.path} and {other} have one name, {goal.name}", "rename one of them")
+
+    def _named(self, folder: Path) -> dict[str, list[Path]]:
+        if folder not in self._listed:
+            named: dict[str, list[Path]] = {}
+            for path in folder.glob("*.md"):
+                named.setdefault(goal_name(path.stem), []).append(path)
+            self._listed[folder] = named
+        return self._listed[folder]
+
+
+def goal_in(text: str, path: Path, folders: Folders | None = None) -> Goal:
     """The goal that a file's text says, unless another file beside it has the same name."""
     goal = parse_goal(text, path.parent.resolve() / path.name)
-    _refuse_namesake(goal)
+    (folders or Folders()).refuse_namesake(goal)
     return goal
-
-
-def _refuse_namesake(goal: Goal) -> None:
-    """Two goals of one name in one place would share a run, a branch and a clone."""
-    for other in goal.path.parent.glob("*.md"):
-        if other.name != goal.path.name and goal_name(other.stem) == goal.name and not other.samefile(goal.path):
-            raise UsageError(f"{goal.path} and {other} have one name, {goal.name}", "rename one of them")

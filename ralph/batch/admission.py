@@ -97,7 +97,8 @@ class Admission:
 
 def agent_of(goal: BatchGoal, otherwise: str) -> str:
     """Who is to work on a goal, by what is said of it; a repository's own configuration may say more."""
-    return str(goal.settings.get("agent") or _front_matter(goal.text, goal.path).get("agent") or otherwise)
+    named = _front_matter(goal.text, goal.path).get("agent") if goal.agent is None else goal.agent
+    return str(goal.settings.get("agent") or named or otherwise)
 
 
 @functools.lru_cache(maxsize=4096)

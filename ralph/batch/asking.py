@@ -74,6 +74,7 @@ class _Reading:
         self._said = replace(said, repos=repos, after=names_in(said.after))
         self._sound: set[str] = set()
         self._standing: str | None = None
+        self._folders = goalfile.Folders()
         self.submissions: list[Submission] = []
         self.notes: list[str] = []
         self.faults = _Faults()
@@ -108,7 +109,7 @@ class _Reading:
     def _take_goal(self, path: Path, entry: Wishes | None = None, defaults: Wishes | None = None) -> None:
         entry, defaults = entry or Wishes(), defaults or Wishes()
         text = goalfile.read_text(path)
-        goal = goalfile.goal_in(text, path)
+        goal = goalfile.goal_in(text, path, self._folders)
         own = _front_matter(goal)
         branch = str(goal.front_matter.get("branch") or "")
         if branch:
@@ -135,6 +136,7 @@ class _Reading:
                 next((wishes.merge for wishes in by_weight if wishes.merge is not None), None),
                 flags,
                 self._said.trust_envrc,
+                str(goal.front_matter.get("agent") or ""),
             )
             self.submissions.append(submission)
 
@@ -195,7 +197,6 @@ def _judge_names(submissions: Sequence[Submission], known: Collection[str], faul
                 )
     names = {submission.name for submission in submissions} | set(known)
     for submission in first.values():
-        others = names - {submission.name}
         for name in submission.after:
             with faults.collected():
                 if name == submission.name:
@@ -203,7 +204,7 @@ def _judge_names(submissions: Sequence[Submission], known: Collection[str], faul
                 if name not in names:
                     raise UsageError(
                         f"{submission.path}: after {name}: there is no such goal, here or in the queue"
-                        + did_you_mean(name, others),
+                        + did_you_mean(name, names - {submission.name}),
                         "name the goals that come first by their files' names, and ask for them, too",
                     )
     with faults.collected():
@@ -212,9 +213,12 @@ def _judge_names(submissions: Sequence[Submission], known: Collection[str], faul
 
 def _refuse_cycle(asked: Sequence[Submission]) -> None:
     """Refuse goals that wait for each other; a circle through goals that are in the queue already is found there."""
+    named: dict[str, list[int]] = {}
+    for number, submission in enumerate(asked):
+        named.setdefault(submission.name, []).append(number)
     after: dict[int, list[int]] = {}
     for number, submission in enumerate(asked):
-        namesakes = [at for at, other in enumerate(asked) if at != number and other.name in submission.after]
+        namesakes = sorted(at for name in submission.after for at in named.get(name, ()) if at != number)
         beside = {asked[at].name for at in namesakes if asked[at].repo == submission.repo}
         after[number] = [at for at in namesakes if asked[at].repo == submission.repo or asked[at].name not in beside]
     if cycle := find_cycle(after):

@@ -20,7 +20,7 @@ from ralph.errors import QueueError, StateError, UsageError
 from ralph.files import make_private_directory, named_in_faults
 from ralph.sensitive import without_secrets
 
-VERSION = 3
+VERSION = 4
 
 _WORKER_KEY, _WRITER_KEY = 0x72616C70, 0x72616C71
 """Advisory locks of PostgreSQL, in the database of the queue: that of its worker, and that of whoever writes."""
@@ -50,16 +50,16 @@ GOALS = sa.Table(
     "ralph_goals",
     SCHEMA,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False, index=True),
     sa.Column("title", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("repo", sa.Text, nullable=False),
-    sa.Column("branch", sa.Text, nullable=False),
+    sa.Column("branch", sa.Text, nullable=False, index=True),
     sa.Column("state", sa.Text, nullable=False, index=True),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("updated_at", sa.Float, nullable=False),
-    sa.Column("priority", sa.Integer, nullable=False, default=0),
+    sa.Column("priority", sa.BigInteger, nullable=False, default=0),
     sa.Column("after", sa.Text, nullable=False, default="[]"),
     sa.Column("merge", sa.Text, nullable=True),
     sa.Column("settings", sa.Text, nullable=False, default="{}"),
@@ -80,6 +80,7 @@ GOALS = sa.Table(
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("cancelling", sa.Boolean, nullable=False, default=False),
     sa.Column("trust_envrc", sa.Boolean, nullable=False, default=False),
+    sa.Column("agent", sa.Text, nullable=True),  # null in rows of version 3 and before
     sqlite_autoincrement=True,  # an id is never given twice
 )
 COMMENTS = sa.Table(
@@ -323,8 +324,12 @@ def _bring_up_to_date(connection: sa.Connection, url: sa.URL) -> None:
         )
     elif version < VERSION:
         there = {column["name"] for column in sa.inspect(connection).get_columns(GOALS.name)}
-        for column in GOALS.columns:  # all that was added so far has a default of the server's
+        for column in GOALS.columns:  # all that was added so far is nullable or has a default of the server's
             if column.name not in there:
                 added = CreateColumn(column).compile(dialect=connection.dialect)
                 connection.exec_driver_sql(f"ALTER TABLE {GOALS.name} ADD COLUMN {added}")
+        for index in GOALS.indexes:
+            index.create(connection, checkfirst=True)
+        if connection.dialect.name == "postgresql":  # up to version 3 it had 32 bits there
+            connection.exec_driver_sql(f"ALTER TABLE {GOALS.name} ALTER COLUMN priority TYPE BIGINT")
         connection.execute(VERSIONS.update().values(version=VERSION))

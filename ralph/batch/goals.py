@@ -36,6 +36,10 @@ NEXT: Mapping[State, frozenset[State]] = {
 """Every transition there is. A goal gets stuck while it is queued when its repository cannot be had."""
 
 
+ACTIVE = (State.QUEUED, State.RUNNING)
+"""The states in which a queue worker has something to do for a goal."""
+
+
 def may_become(now: State, then: State) -> bool:
     """Tell whether a goal may go from one state to the other."""
     return then in NEXT[now]
@@ -58,6 +62,8 @@ class Submission:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Flags for `ralph run`, by the names of settings (`model`, `reasoning`, `max_cost`), that overrule its text."""
     trust_envrc: bool = False
+    agent: str | None = None
+    """The agent that its front matter names; empty: none. None: nobody has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +113,8 @@ class BatchGoal:
     cancelling: bool = False
     """The user wants it cancelled, and it still runs."""
     trust_envrc: bool = False
+    agent: str | None = None
+    """The agent that its front matter names; empty: none. None: the row is older than this field."""
 
     @property
     def label(self) -> str:

@@ -33,15 +33,18 @@ def find_cycle(after: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
     settled: set[int] = set()
     for first in after:
         path: list[int] = []
+        on_path: set[int] = set()
         stack: list[tuple[int, int]] = [(first, 0)]  # a goal, and how deep it stands
         while stack:
             goal, depth = stack.pop()
             settled.update(path[depth:])
+            on_path.difference_update(path[depth:])
             del path[depth:]
-            if goal in path:
+            if goal in on_path:
                 return (*path[path.index(goal) :], goal)
             if goal not in settled:
                 path.append(goal)
+                on_path.add(goal)
                 stack.extend((parent, depth + 1) for parent in after.get(goal, ()))
         settled.update(path)
     return ()
@@ -61,19 +64,23 @@ def startable(goals: Sequence[BatchGoal], held_back: Callable[[BatchGoal], bool]
 
 def whole_order(goals: Sequence[BatchGoal]) -> list[BatchGoal]:
     """The order in which queued goals would start if each one took as long as the others."""
-    state = {goal.id: goal.state for goal in goals}
-    left = [goal for goal in goals if goal.state is State.QUEUED]
+    done = {goal.id for goal in goals if goal.state is State.DONE}
+    left = {goal.id: goal for goal in goals if goal.state is State.QUEUED}
+    missing = {number: len(set(goal.after) - done) for number, goal in left.items()}
+    followers = _followers(left.values())
     order: list[BatchGoal] = []
-    while left:
-        done = {number for number, at in state.items() if at is State.DONE}
-        wave = in_order(goal for goal in left if done.issuperset(goal.after))
-        if not wave:  # they wait for what is stuck, cancelled or a draft
-            return [*order, *in_order(left)]
-        order += wave
+    wave = [goal for number, goal in left.items() if not missing[number]]
+    while wave:
+        order += in_order(wave)
+        freed: list[BatchGoal] = []
         for goal in wave:
-            state[goal.id] = State.DONE
-        left = [goal for goal in left if goal not in wave]
-    return order
+            del left[goal.id]
+            for follower in followers.get(goal.id, ()):
+                missing[follower.id] -= 1
+                if not missing[follower.id]:
+                    freed.append(follower)
+        wave = freed
+    return [*order, *in_order(left.values())]  # the last ones wait for what is stuck, cancelled or a draft
 
 
 def waits_in_vain(goals: Sequence[BatchGoal], held_back: Collection[int] = ()) -> dict[int, BatchGoal]:
@@ -82,19 +89,32 @@ def waits_in_vain(goals: Sequence[BatchGoal], held_back: Collection[int] = ()) -
     `held_back` are goals that do not start themselves, whatever they wait for.
     """
     known = {goal.id: goal for goal in goals}
+    place = {number: at for at, number in enumerate(known)}
+    followers = _followers(goal for goal in goals if goal.state is State.QUEUED)
     in_vain: dict[int, BatchGoal] = {}
     hopeless = {goal.id for goal in goals if goal.state in (State.STUCK, State.CANCELLED, State.DRAFT)}
     hopeless |= set(held_back)
+    wave: Iterable[int] = hopeless
     while True:
-        found = {
-            goal.id: known[next(parent for parent in goal.after if parent in hopeless)]
-            for goal in goals
-            if goal.state is State.QUEUED and goal.id not in in_vain and not hopeless.isdisjoint(goal.after)
-        }
-        if not found:
+        affected = {goal.id for number in wave for goal in followers.get(number, ())} - in_vain.keys()
+        if not affected:
             return in_vain
+        found = {
+            number: known[next(parent for parent in known[number].after if parent in hopeless)]
+            for number in sorted(affected, key=place.__getitem__)
+        }
         in_vain |= found
-        hopeless |= set(found)
+        hopeless |= found.keys()
+        wave = found
+
+
+def _followers(goals: Iterable[BatchGoal]) -> dict[int, list[BatchGoal]]:
+    """The goals that come directly after each one."""
+    followers: dict[int, list[BatchGoal]] = {}
+    for goal in goals:
+        for parent in set(goal.after):
+            followers.setdefault(parent, []).append(goal)
+    return followers
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import re
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -23,10 +24,10 @@ from ralph.batch.database import (
     reading,
     still_there,
 )
-from ralph.batch.goals import BatchGoal, Comment, MergeMode, State, Submission, may_become
+from ralph.batch.goals import ACTIVE, BatchGoal, Comment, MergeMode, State, Submission, may_become
 from ralph.batch.news import News
-from ralph.batch.places import place_of
 from ralph.batch.plan import find_cycle
+from ralph.batch.register import Register
 from ralph.batch.remotes import without_password
 from ralph.batch.submitting import taken
 from ralph.errors import StateError, UsageError
@@ -35,6 +36,10 @@ from ralph.nearest import did_you_mean
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
 _MOST_NEWS, _PRUNED_AFTER = 5_000, 500
 """News that are kept, or up to so many more."""
+_AT_ONCE = 500
+"""Values that one query looks up: databases limit how many it may have."""
+_ID = re.compile(r"g?([1-9][0-9]{0,17})", re.ASCII)
+_Value = TypeVar("_Value", int, str)
 _WRITTEN_AS_JSON = ("after", "settings", "unmerged")
 
 
@@ -64,19 +69,49 @@ class Store:
         with self._look() as connection:
             return _one(connection, number)
 
+    def active(self) -> list[BatchGoal]:
+        """The goals that are queued or running, and every goal that one of them comes after; by their ids.
+
+        All that a scheduler needs: how many others are over makes no difference to what this reads.
+        """
+        with self._look() as connection:
+            active = _chosen(connection, GOALS.c.state.in_(ACTIVE))
+            there = {goal.id for goal in active}
+            parents = {number for goal in active for number in goal.after} - there
+            return sorted([*active, *_numbered(connection, parents)], key=lambda goal: goal.id)
+
+    def some(self, numbers: Collection[int]) -> list[BatchGoal]:
+        """The goals of these numbers, as far as they exist; by their ids."""
+        with self._look() as connection:
+            return _numbered(connection, numbers)
+
+    def counts(self) -> dict[State, int]:
+        """How many goals are in each state that any goal is in."""
+        counted = sa.select(GOALS.c.state, sa.func.count()).group_by(GOALS.c.state)
+        with self._look() as connection:
+            return {State(str(state)): int(count) for state, count in connection.execute(counted)}
+
+    def names(self) -> set[str]:
+        """The names of all goals."""
+        with self._look() as connection:
+            return set(_names(connection))
+
     def find(self, word: str) -> BatchGoal:
         """The goal that a user means: by its id, or by its name if only one has it."""
-        goals = self.goals()
-        named = [goal for goal in goals if word in (goal.label, str(goal.id))] or [
-            goal for goal in goals if goal.name == word
-        ]
-        if len(named) == 1:
-            return named[0]
-        if named:
-            which = ", ".join(f"{goal.label} ({without_password(goal.repo)})" for goal in named)
-            raise UsageError(f"{word} is the name of several goals: {which}", "say which one by its id")
-        near = did_you_mean(word, [name for goal in goals for name in (goal.label, goal.name)])
-        raise UsageError(f"there is no goal {word} in the queue{near}", "see them with: ralph-runs list")
+        return self.find_all([word])[0]
+
+    def find_all(self, words: Sequence[str]) -> list[BatchGoal]:
+        """The goals that a user means, each once."""
+        with self._look() as connection:
+            numbers = {word: int(found[1]) for word in words if (found := _ID.fullmatch(word))}
+            by_number = {goal.id: goal for goal in _numbered(connection, set(numbers.values()))}
+            named = [word for word in dict.fromkeys(words) if numbers.get(word) not in by_number]
+            by_name: dict[str, list[BatchGoal]] = {}
+            for some in _chunks(named):
+                for goal in _chosen(connection, GOALS.c.name.in_(some)):
+                    by_name.setdefault(goal.name, []).append(goal)
+            found = [_meant(word, by_number.get(numbers.get(word, 0)), by_name, connection) for word in words]
+        return list({goal.id: goal for goal in found}.values())
 
     def submit(self, submissions: Sequence[Submission], state: State, *, alone: bool = False) -> list[Submitted]:
         """Take goals in, all of them or none; `alone`: whoever asks is the only queue worker, and not at work yet."""
@@ -94,33 +129,41 @@ class Store:
     def _take_in(
         self, connection: sa.Connection, submissions: Sequence[Submission], state: State, *, alone: bool
     ) -> list[Submitted]:
-        numbered = [(asked, *self._submit(connection, asked, state, alone=alone)) for asked in submissions]
-        known = _all(connection)
+        register = _register(connection, submissions)
+        numbered = [(asked, *self._submit(connection, register, asked, state, alone=alone)) for asked in submissions]
+        before = _by_id(_numbered(connection, {number for _, number, _ in numbered}))
         for asked, number, _ in numbered:
-            after = _resolved(asked, known, _by_id(known)[number])
-            connection.execute(GOALS.update().where(GOALS.c.id == number).values(after=jsonline.encode(list(after))))
-        known = _all(connection)
-        _refuse_cycle(known)
-        return [Submitted(_by_id(known)[number], what) for _, number, what in numbered]
+            after = _resolved(asked, register, number, connection)
+            if after != before[number].after:
+                self._set(connection, number, {"after": jsonline.encode(list(after))})
+        if any(asked.after for asked in submissions):  # without one, no circle can be new
+            _refuse_cycle(connection)
+        known = _by_id(_numbered(connection, before.keys()))
+        return [Submitted(known[number], what) for _, number, what in numbered]
 
-    def _submit(self, connection: sa.Connection, asked: Submission, state: State, *, alone: bool) -> tuple[int, str]:
-        known = _all(connection)  # with those of this submission that came before it
-        where = place_of(asked.repo)
-        here = [goal for goal in known if place_of(goal.repo) == where]
-        there = next((goal for goal in reversed(here) if goal.name == asked.name), None)
+    def _submit(
+        self, connection: sa.Connection, register: Register, asked: Submission, state: State, *, alone: bool
+    ) -> tuple[int, str]:
+        latest = register.latest(asked.name, asked.repo)  # also of those of this submission that came before it
+        there = None if latest is None else _one(connection, latest)
         found = taken(asked, there, state, alone=alone)
         values = {**found.changes, "updated_at": self._now()}
         if there is not None and not found.new:
-            connection.execute(GOALS.update().where(GOALS.c.id == there.id).values(**values))
+            self._set(connection, there.id, values)
             return there.id, found.what
-        values |= {"name": asked.name, "repo": asked.repo, "branch": "", "state": state, "created_at": self._now()}
-        result = connection.execute(GOALS.insert().values(**values))
-        number = int(cast("tuple[int]", result.inserted_primary_key)[0])
         branch = asked.branch or f"ralph/{asked.name}"
-        if any(goal.branch == branch for goal in here):
+        is_taken = register.has_branch(branch, asked.repo)
+        values |= {"name": asked.name, "repo": asked.repo, "state": state, "created_at": self._now()}
+        result = connection.execute(GOALS.insert(), {**values, "branch": "" if is_taken else branch})
+        number = int(cast("tuple[int]", result.inserted_primary_key)[0])
+        if is_taken:
             branch = f"{branch}-g{number}"  # the work of the one before it stays what it is
-        connection.execute(GOALS.update().where(GOALS.c.id == number).values(branch=branch))
+            self._set(connection, number, {"branch": branch})
+        register.enter(number, asked.name, asked.repo, branch)
         return number, found.what
+
+    def _set(self, connection: sa.Connection, number: int, values: Mapping[str, object]) -> None:
+        connection.execute(GOALS.update().where(GOALS.c.id == number), values)
 
     def move(
         self,
@@ -355,57 +398,117 @@ def _written(changes: Mapping[str, object]) -> dict[str, object]:
 
 
 def _all(connection: sa.Connection) -> list[BatchGoal]:
-    return [_goal(row) for row in connection.execute(sa.select(GOALS).order_by(GOALS.c.id)).mappings()]
+    return _chosen(connection, sa.true())
+
+
+def _chosen(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[BatchGoal]:
+    return [_goal(row) for row in connection.execute(_GOALS.where(which).order_by(GOALS.c.id))]
+
+
+def _numbered(connection: sa.Connection, numbers: Collection[int]) -> list[BatchGoal]:
+    return [goal for some in _chunks(numbers) for goal in _chosen(connection, GOALS.c.id.in_(some))]
+
+
+def _chunks(values: Collection[_Value]) -> Iterator[list[_Value]]:
+    """Values in order, as many at a time as one query may look up."""
+    ordered = sorted(values)
+    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
+
+
+def _names(connection: sa.Connection) -> list[str]:
+    return list(connection.execute(sa.select(GOALS.c.name).distinct()).scalars())
 
 
 def _one(connection: sa.Connection, number: int) -> BatchGoal:
-    row = connection.execute(sa.select(GOALS).where(GOALS.c.id == number)).mappings().one_or_none()
+    row = connection.execute(_GOALS.where(GOALS.c.id == number)).one_or_none()
     if row is None:
         raise UsageError(f"there is no goal g{number} in the queue", "see them with: ralph-runs list")
     return _goal(row)
 
 
 _COLUMNS = tuple(field.name for field in dataclasses.fields(BatchGoal))
+_GOALS = sa.select(*(GOALS.c[name] for name in _COLUMNS))
+_NO_ITEMS, _NO_SETTINGS = "[]", "{}"
 
 
-def _goal(row: sa.RowMapping) -> BatchGoal:
-    values = {name: row[name] for name in _COLUMNS}
-    merge, unmerged = row["merge"], row["unmerged"]
-    values |= {
-        "state": State(str(row["state"])),
-        "after": tuple(jsonline.count(item) for item in jsonline.sequence(jsonline.decode(str(row["after"])))),
-        "merge": None if merge is None else MergeMode(str(merge)),
-        "settings": {
-            name: jsonline.text(value)
-            for name, value in jsonline.mapping(jsonline.decode(str(row["settings"]))).items()
-        },
-        "unmerged": None if unmerged is None else jsonline.mapping(jsonline.decode(str(unmerged))),
-    }
-    return BatchGoal(**values)  # the columns are the fields
+def _goal(row: Iterable[object]) -> BatchGoal:
+    """Thousands are read at a time: what is usual is not parsed."""
+    values = dict(zip(_COLUMNS, row, strict=True))
+    after, merge, settings, unmerged = values["after"], values["merge"], values["settings"], values["unmerged"]
+    values["state"] = State(str(values["state"]))
+    values["after"] = () if after == _NO_ITEMS else _numbers(str(after))
+    values["merge"] = None if merge is None else MergeMode(str(merge))
+    values["settings"] = {} if settings == _NO_SETTINGS else _texts(str(settings))
+    values["unmerged"] = None if unmerged is None else jsonline.mapping(jsonline.decode(str(unmerged)))
+    return BatchGoal(**cast("dict[str, Any]", values))  # the columns are the fields
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(jsonline.count(item) for item in jsonline.sequence(jsonline.decode(text)))
+
+
+def _texts(text: str) -> dict[str, str]:
+    return {name: jsonline.text(value) for name, value in jsonline.mapping(jsonline.decode(text)).items()}
 
 
 def _by_id(goals: Iterable[BatchGoal]) -> dict[int, BatchGoal]:
     return {goal.id: goal for goal in goals}
 
 
-def _resolved(asked: Submission, known: Sequence[BatchGoal], goal: BatchGoal) -> tuple[int, ...]:
+def _meant(
+    word: str, numbered: BatchGoal | None, named: Mapping[str, Sequence[BatchGoal]], connection: sa.Connection
+) -> BatchGoal:
+    """The goal that a user's word means, by its number or by its name."""
+    if numbered is not None:
+        return numbered
+    found = named.get(word, ())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        which = ", ".join(f"{goal.label} ({without_password(goal.repo)})" for goal in found)
+        raise UsageError(f"{word} is the name of several goals: {which}", "say which one by its id")
+    known = connection.execute(sa.select(GOALS.c.id, GOALS.c.name).order_by(GOALS.c.id))
+    near = did_you_mean(word, [candidate for number, name in known for candidate in (f"g{number}", name)])
+    raise UsageError(f"there is no goal {word} in the queue{near}", "see them with: ralph-runs list")
+
+
+def _register(connection: sa.Connection, submissions: Sequence[Submission]) -> Register:
+    """What the queue has under the names and branches that a submission is about."""
+    names = {name for asked in submissions for name in (asked.name, *asked.after)}
+    branches = {asked.branch or f"ralph/{asked.name}" for asked in submissions}
+    columns = sa.select(GOALS.c.id, GOALS.c.name, GOALS.c.repo, GOALS.c.branch)
+    found: set[tuple[int, str, str, str]] = set()
+    for column, wanted in ((GOALS.c.name, names), (GOALS.c.branch, branches)):
+        for some in _chunks(wanted):
+            found |= {
+                (row.id, row.name, row.repo, row.branch) for row in connection.execute(columns.where(column.in_(some)))
+            }
+    register = Register()
+    for row in sorted(found):
+        register.enter(*row)
+    return register
+
+
+def _resolved(asked: Submission, register: Register, number: int, connection: sa.Connection) -> tuple[int, ...]:
     """The goals that `after` names: in the same repository if one is so called there, else wherever they are."""
     found: list[int] = []
     for name in asked.after:
-        newest = {place_of(other.repo): other for other in known if other.name == name and other.id != goal.id}
-        if not newest:
-            near = did_you_mean(name, [other.name for other in known])
+        parents = register.parents(name, asked.repo, of=number)
+        if not parents:
+            near = did_you_mean(name, _names(connection))
             raise UsageError(
                 f"{asked.path}: `after` names {name}, which is no goal in the queue{near}",
                 "add that one first, or with this one",
             )
-        here = newest.get(place_of(asked.repo))
-        found += [here.id] if here is not None else [other.id for other in newest.values()]
+        found += parents
     return tuple(dict.fromkeys(found))
 
 
-def _refuse_cycle(known: Sequence[BatchGoal]) -> None:
-    if cycle := find_cycle({goal.id: goal.after for goal in known}):
-        names = _by_id(known)
-        circle = " after ".join(names[number].name for number in cycle)
+def _refuse_cycle(connection: sa.Connection) -> None:
+    rows = connection.execute(
+        sa.select(GOALS.c.id, GOALS.c.after).where(GOALS.c.after != _NO_ITEMS).order_by(GOALS.c.id)
+    )
+    if cycle := find_cycle({row.id: _numbers(row.after) for row in rows}):
+        names = {goal.id: goal.name for goal in _numbered(connection, set(cycle))}
+        circle = " after ".join(names[number] for number in cycle)
         raise UsageError(f"these goals wait for each other: {circle}", "take one of these `after` out")

@@ -32,6 +32,7 @@ def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bo
         "merge": asked.merge,
         "settings": jsonline.encode(dict(asked.settings)),
         "trust_envrc": asked.trust_envrc,
+        "agent": asked.agent,
     }
     if there is None:
         return Taken("added", new=True, changes=said)

@@ -1,6 +1,7 @@
 """The goals table, in a real SQLite file and on a real PostgreSQL server."""
 
 import contextlib
+import dataclasses
 import sqlite3
 import stat
 import threading
@@ -295,22 +296,32 @@ def test_a_queue_of_the_version_before_gets_what_it_lacks_and_keeps_its_goals(st
     store.close()
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
-        for column in ("tokens", "spent_tokens", "costed", "counted", "seconds", "iterations"):
+        for column in ("tokens", "spent_tokens", "costed", "counted", "seconds", "iterations", "agent"):
             connection.exec_driver_sql(f"ALTER TABLE ralph_goals DROP COLUMN {column}")
         for table in ("ralph_news", "ralph_marks"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
+        for index in ("ix_ralph_goals_name", "ix_ralph_goals_branch"):
+            connection.exec_driver_sql(f"DROP INDEX {index}")
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql("ALTER TABLE ralph_goals ALTER COLUMN priority TYPE INTEGER")
         connection.exec_driver_sql("UPDATE ralph_version SET version = 1")
     engine.dispose()
 
     again = opened(url)
     (goal,) = again.goals()
     assert (goal.name, goal.tokens, goal.seconds, goal.iterations) == ("login", 0, 0.0, 0)
-    assert (goal.costed, goal.counted) == (False, False)
+    assert (goal.costed, goal.counted, goal.agent) == (False, False, None)
+    (urgent,) = again.submit([dataclasses.replace(asked("urgent"), priority=2**63 - 1)], State.DRAFT)
+    assert urgent.goal.priority == 2**63 - 1
     assert again.pause(paused=True)
     again.close()
     later = opened(url)
     assert later.paused, "it is brought up to date once"
     later.close()
+    with engine.connect() as connection:
+        indexes = {index["name"] for index in sa.inspect(connection).get_indexes("ralph_goals")}
+    engine.dispose()
+    assert indexes >= {"ix_ralph_goals_name", "ix_ralph_goals_branch", "ix_ralph_goals_state"}
 
 
 def test_a_pause_is_news_once(store: Store) -> None:

@@ -102,7 +102,7 @@ def read(sources: Sequence[Path], said: "Wishes", place: "Whereabouts") -> "Batc
     from ralph.ui.sanitise import visible
 
     store = existing(place)
-    known = [] if store is None else [goal.name for goal in store.goals()]
+    known = set[str]() if store is None else store.names()
     batch = read_batch(sources, said, env=place.env, here=Path.cwd(), known=known)
     Outlet(sys.stderr).write("".join(f"note: {visible(note)}\n" for note in batch.notes))
     return batch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ralph import environ, settings
 from ralph.batch.database import default_url
-from ralph.batch.goals import BatchGoal, State
+from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.sole import serving, unless_served
 from ralph.batch.store import Store, open_store
 from ralph.errors import UsageError
@@ -84,7 +84,7 @@ def made(place: Whereabouts) -> Store:
 def has_work(place: Whereabouts) -> bool:
     """Tell whether a queue worker would find anything to do."""
     store = existing(place)
-    return store is not None and any(goal.state in (State.QUEUED, State.RUNNING) for goal in store.goals())
+    return store is not None and not store.counts().keys().isdisjoint(ACTIVE)
 
 
 def is_cut_off(place: Whereabouts, goals: Iterable[BatchGoal]) -> bool:
@@ -95,7 +95,7 @@ def is_cut_off(place: Whereabouts, goals: Iterable[BatchGoal]) -> bool:
 @contextlib.contextmanager
 def alone(place: Whereabouts, store: Store) -> Generator[bool]:
     """Tell whether something was cut off, and keep queue workers away meanwhile; else nobody is kept from anything."""
-    if not is_cut_off(place, store.goals()):
+    if State.RUNNING not in store.counts() or serving(place.url):
         yield False
         return
     with unless_served(place.url) as ours:
@@ -110,4 +110,4 @@ def find(place: Whereabouts, words: Sequence[str]) -> tuple[Store, list[BatchGoa
             f"there is no goal {words[0]}: {missing(place)}",
             place.step("add goals with: ralph-runs add GOAL.md --queue"),
         )
-    return store, list({goal.id: goal for goal in map(store.find, words)}.values())
+    return store, store.find_all(words)
