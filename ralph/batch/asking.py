@@ -13,7 +13,7 @@ from typing import cast
 
 from ralph import gitrepo, goalfile, settings
 from ralph.batch.goals import MergeMode, Submission
-from ralph.batch.manifest import NAME, Wishes, names_in, read_manifest, repo_from
+from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest, repo_from
 from ralph.batch.plan import find_cycle
 from ralph.errors import UsageError
 from ralph.goal import Goal, NoObjectiveError
@@ -177,9 +177,17 @@ def _front_matter(goal: Goal) -> Wishes:
     return Wishes(
         (repo_from(str(said["repo"]), goal.path.parent),) if "repo" in said else (),
         names_in(cast("Sequence[str]", said.get("after", ()))),
-        cast("int | None", said.get("priority")),
+        _priority(goal),
         MergeMode(str(said["merge"])) if "merge" in said else None,
     )
+
+
+def _priority(goal: Goal) -> int | None:
+    """What a goal's front matter says; `ralph run`, which has no use for it, takes any whole number."""
+    try:
+        return priority(goal.front_matter["priority"]) if "priority" in goal.front_matter else None
+    except ValueError as fault:
+        raise UsageError(f"{goal.path}: front matter: priority: {fault}") from fault
 
 
 def _judge_names(submissions: Sequence[Submission], known: Collection[str], faults: _Faults) -> None:

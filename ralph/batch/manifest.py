@@ -15,6 +15,8 @@ from ralph.nearest import did_you_mean
 NAME = "batch.toml"
 SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_cost", "max_tokens")
 """Settings of a run that a manifest may say of a goal."""
+_LEAST_PRIORITY, _MOST_PRIORITY = -(2**63), 2**63 - 1
+"""64 bits: SQLite and PostgreSQL store no larger integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def _tables(path: Path) -> dict[str, object]:
         raise UsageError(f"{path}: no such manifest", "name a batch.toml, a directory of goals, or goals") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # an integer of 5000 digits is a plain ValueError
         raise UsageError(f"{path}: not TOML: {error}") from error
 
 
@@ -128,9 +130,12 @@ def _texts(written: object) -> tuple[str, ...]:
     return tuple(_text(item) for item in cast("list[object]", written))
 
 
-def _whole_number(written: object) -> int:
+def priority(written: object) -> int:
+    """Read a priority: a whole number that a database can store."""
     if not isinstance(written, int) or isinstance(written, bool):
         raise ValueError(f"{written!r} is not a whole number")
+    if not _LEAST_PRIORITY <= written <= _MOST_PRIORITY:  # not quoted: it may have thousands of digits
+        raise ValueError(f"it must be between {_LEAST_PRIORITY} and {_MOST_PRIORITY}")
     return written
 
 
@@ -145,7 +150,7 @@ _TABLES = ("defaults", "goal")
 _DEFAULTS: Mapping[str, Callable[[object], object]] = {
     "repo": _text,
     "repos": _texts,
-    "priority": _whole_number,
+    "priority": priority,
     "merge": merge_mode,
     **{name: settings.KEYS[name].parse for name in SETTINGS},
 }

@@ -685,3 +685,41 @@ def test_the_example_is_what_it_says(tmp_path: Path, ralph_runs: Ralph) -> None:
     (place,) = tmp_path.glob("ralph-batch.*")
     assert git(place / "site", "show", "HEAD:sitemap.txt").split() == ["about.html", "contact.html", "layout.html"]
     assert len(commits(place / "site")) == 5
+
+
+@pytest.mark.parametrize(
+    ("entrance", "number"),
+    [
+        ("flag", 2**63),
+        ("front matter", -(2**63) - 1),
+        ("front matter", 10**4000),
+        ("manifest entry", 2**63),
+        ("manifest defaults", 10**4000),
+    ],
+)
+def test_a_priority_beyond_64_bits_is_refused_wherever_it_is_said(
+    tmp_path: Path, world: Path, ralph_runs: Ralph, entrance: str, number: int
+) -> None:
+    repo = make_repo(tmp_path / "repo", {"README.md": "# x\n"})
+    huge = goal(tmp_path / "goals" / "huge.md", f"priority: {number}" if entrance == "front matter" else "")
+    sound = goal(tmp_path / "goals" / "sound.md")
+    manifest = tmp_path / "goals" / "batch.toml"
+    defaults, entry = (
+        f"priority = {number}\n" if entrance == f"manifest {part}" else "" for part in ("defaults", "entry")
+    )
+    manifest.write_text(f'[defaults]\n{defaults}[[goal]]\nfile = "sound.md"\n[[goal]]\nfile = "huge.md"\n{entry}')
+    sources = [manifest] if entrance.startswith("manifest") else [sound, huge]
+    flags = ["--priority", str(number)] if entrance == "flag" else []
+    done = ralph_runs("add", *sources, "--repo", repo, *flags, cwd=tmp_path)
+    refused(done, "priority: it must be between -9223372036854775808 and 9223372036854775807")
+    assert len(done.stderr) < 500
+    assert not (world / "ralph").exists(), "nothing is written"
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
+def test_a_priority_of_64_bits_is_taken(tmp_path: Path, ralph_runs: Ralph, number: int) -> None:
+    repo = make_repo(tmp_path / "repo", {"README.md": "# x\n"})
+    file = goal(tmp_path / "goals" / "edge.md", f"priority: {number}")
+    (row,) = document(ralph_runs("add", file, "--repo", repo, "--json", cwd=tmp_path))
+    assert row["priority"] == number
+    assert document(ralph_runs("list", "--json", cwd=tmp_path))[0]["priority"] == number

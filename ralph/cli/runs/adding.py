@@ -80,7 +80,20 @@ def wishes(
     if repo is not None and not repo.strip():
         raise UsageError("--repo is empty", "give it a value, or leave it out")
     settings = {name: value for name, value in written.items() if value is not None}
-    return Wishes((repo,) if repo else (), tuple(after), priority, merge_flag(merge), settings, trust_envrc)
+    return Wishes(
+        (repo,) if repo else (), tuple(after), _priority_flag(priority), merge_flag(merge), settings, trust_envrc
+    )
+
+
+def _priority_flag(written: int | None) -> int | None:
+    """The priority that the command line names."""
+    from ralph.batch import manifest
+    from ralph.errors import UsageError
+
+    try:
+        return None if written is None else manifest.priority(written)
+    except ValueError as fault:
+        raise UsageError(f"--priority: {fault}") from fault
 
 
 def merge_flag(written: str | None) -> "MergeMode | None":
