@@ -1,1 +1,1 @@
-"""How fast and how small ralph is, as ratios against the bare machine and against a peer, all within one run."""
+"""Benchmarks: ratios between ralph and a floor or a peer, each taken within one round on one commit."""

@@ -1,111 +1,81 @@
-"""`python -m bench`: measure everything, print the results, and keep those of a full run in `bench/RESULTS.md`."""
+"""`python -m bench`: measure every section on one commit, print the results, and write them to `bench/RESULTS.md`.
+
+Only a whole run on a clean commit writes. A tree with changes is refused before anything is measured, and at the end if
+it has changed by then. `--quick` and `--only` print; `--short` prints and judges.
+"""
 
 import argparse
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench import agents, batches, clones, dashboard, iterations, latency, live, memory, report, startup, throughput
-from bench.arena import Arena, Unmeasurable, arena
-from bench.figures import Figure
-from bench.peer import Peer, find_peer
-from tools import fetch
+from bench import report
+from bench.arena import Arena, arena
+from bench.commits import RESULTS, Unclean, clean_commit
+from bench.figures import Figure, Unmeasurable
+from bench.judging import TRIES, far_off
+from bench.peers import Peers
+from bench.report import Measured
+from bench.sections import SECTIONS, Section
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
-PYTHON = Path(sys.executable)
-CACHE = fetch.cache_dir(os.environ)
-
-Section = Callable[[Arena, Peer | Unmeasurable, bool], list[Figure]]
-
-SECTIONS: dict[str, tuple[str, Section]] = {
-    "startup": ("Start-up", lambda arena, _, quick: startup.measure(arena, python=PYTHON, rounds=15 if quick else 40)),
-    "agents": (
-        "ralph-claude",
-        lambda arena, _, quick: agents.measure(
-            arena, ours=PYTHON.with_name("ralph-claude"), cache=CACHE, rounds=4 if quick else 12
-        ),
-    ),
-    "iterations": (
-        "Overhead per iteration",
-        lambda arena, _, quick: iterations.measure(
-            arena,
-            rounds=5 if quick else 15,
-            count=40 if quick else 50,
-            long_rounds=1 if quick else 2,
-            long_count=200 if quick else 2000,
-        ),
-    ),
-    "throughput": (
-        "Stream throughput",
-        lambda arena, peer, quick: throughput.measure(
-            arena, peer, rounds=2 if quick else 7, megabytes=20 if quick else 100
-        ),
-    ),
-    "latency": (
-        "Latency",
-        lambda arena, peer, quick: latency.measure(
-            arena, peer, rounds=2 if quick else 7, events=200 if quick else 1000
-        ),
-    ),
-    "memory": (
-        "Memory",
-        lambda arena, _, quick: memory.measure(
-            arena, rounds=2 if quick else 5, stream_rounds=1 if quick else 2, megabytes=100 if quick else 1000
-        ),
-    ),
-    "live": (
-        "Live view",
-        lambda arena, _, quick: live.measure(
-            arena, rounds=2 if quick else 5, pairs=300 if quick else 1000, megabytes=10 if quick else 50
-        ),
-    ),
-    "clones": (
-        "Working clones",
-        lambda arena, _, quick: clones.measure(arena, rounds=1 if quick else 4, count=4 if quick else 20),
-    ),
-    "batches": (
-        "ralph-runs",
-        lambda arena, _, quick: batches.measure(
-            arena, children=8 if quick else 50, quiet=5 if quick else 60, rounds=3 if quick else 12
-        ),
-    ),
-    "dashboard": (
-        "Dashboard",
-        lambda arena, _, quick: dashboard.measure(arena, rounds=2 if quick else 5, seconds=4.0 if quick else 8.0),
-    ),
-}
+RALPH = Path(sys.executable).with_name("ralph")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a minute or two, for a look; keeps nothing")
-    parser.add_argument("--only", choices=SECTIONS, action="append", help="only this section; the others stay")
-    parser.add_argument("--ralph", type=Path, default=PYTHON.with_name("ralph"), help="the console script to measure")
+    parser.add_argument("--quick", action="store_true", help="a few rounds at small sizes; print only")
+    parser.add_argument("--short", action="store_true", help=f"fail if a ratio is far off its target in {TRIES} tries")
+    parser.add_argument("--only", choices=SECTIONS, action="append", help="measure only this section; print only")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
-    results: dict[str, str] = {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the arena is cleaned up
+    chosen = {name: SECTIONS[name] for name in options.only or SECTIONS}
     try:
-        with arena(options.ralph.absolute()) as place:
-            peer = find_peer()
-            for name, (title, section) in SECTIONS.items():
-                if not options.only or name in options.only:
-                    begun, load = time.monotonic(), os.getloadavg()[0]
-                    results[title] = report.section(section(place, peer, options.quick), load_before=load)
-                    print(f"{title}: {time.monotonic() - begun:.0f} s", file=sys.stderr)
-    except Unmeasurable as error:
-        print(f"error: {error}", file=sys.stderr)
+        if options.short:
+            return judge([section for section in chosen.values() if section.has_ratios])
+        if options.quick or options.only:
+            with arena(RALPH, Peers(os.environ)) as place:
+                print(report.body([_measured(place, section, "", options.quick) for section in chosen.values()]))
+            return 0
+        return _write()
+    except (Unmeasurable, Unclean, report.MixedCommits) as error:
+        print(f"error: cannot measure: {error}", file=sys.stderr)
         return 1
-    if options.quick:
-        print(report.page(results))
-        return 0
-    known = report.sections_of(RESULTS.read_text()) | results
-    page = report.page({title: known[title] for title, _ in SECTIONS.values() if title in known})
+
+
+def _write() -> int:
+    """Measure everything on this commit and write the results, unless the tree is not that commit."""
+    clean_commit()
+    with arena(RALPH, Peers(os.environ)) as place:
+        measured = [_measured(place, section, clean_commit(), False) for section in SECTIONS.values()]
+    page = report.page(measured, clean_commit())
     print(page)
     RESULTS.write_text(page)
     return 0
+
+
+def judge(sections: Sequence[Section]) -> int:
+    """Measure briefly; fail if a ratio is far off its target again and again."""
+    failed: list[Figure] = []
+    with arena(RALPH, Peers(os.environ)) as place:
+        for section in sections:
+            print(f"## {section.title}\n")
+            failed += far_off(
+                lambda section=section: _measured(place, section, "", True).figures,
+                lambda figures: print(report.table(figures), flush=True),
+            )
+    for figure in failed:
+        print(f"error: far off its target in {TRIES} tries: {figure.name}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _measured(place: Arena, section: Section, commit: str, brief: bool) -> Measured:
+    begun, load = time.monotonic(), os.getloadavg()[0]
+    figures = section.measure(place, brief)
+    print(f"{section.title}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    return Measured(section.title, commit, figures, load, os.getloadavg()[0])
 
 
 if __name__ == "__main__":

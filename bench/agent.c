@@ -1,14 +1,16 @@
 /* The benchmarks' stand-in agent: speaks claude's stream-json, and costs as little as a process can.
  *
- * It hears one message, answers in the way BENCH_MODE names, and leaves when its stdin ends:
- *   turn    one text, then a result whose summary has BENCH_SIZE bytes
- *   stream  BENCH_COUNT pairs of tool call and tool result, each line BENCH_SIZE bytes and one write(2), BENCH_GAP_US
+ * It reads one message, answers as BENCH_MODE says, and exits when its stdin ends:
+ *   turn    one text, then a result whose summary is the time and BENCH_TEXT: no two summaries are the same
+ *   stream  BENCH_COUNT pairs of tool call and tool result with BENCH_TEXT in each, one write(2) a line, BENCH_GAP_US
  *           between two pairs, then a result
- *   line    one text in a single line of BENCH_SIZE bytes, then a result
- *   stamps  BENCH_COUNT texts that say when they were written (CLOCK_MONOTONIC, ns), BENCH_GAP_US apart, then a result
+ *   line    one text, all of BENCH_TEXT in a single line, then a result
+ *   stamps  BENCH_COUNT texts that begin with the time they were written (CLOCK_MONOTONIC, ns) and go on with
+ *           BENCH_TEXT, BENCH_GAP_US apart, then a result
  *   hang    nothing at all, until it is killed
- * BENCH_STARTED names a file that is told when the message came; BENCH_TOUCH one that a turn changes, as work does.
- * BENCH_PAUSE_US is how long it thinks before it answers.
+ * BENCH_TEXT names a file with text that is already escaped for JSON. BENCH_BORN names a file that gets the time of the
+ * agent's first instruction, BENCH_STARTED one that gets the time of the message; BENCH_TOUCH one that a turn changes.
+ * BENCH_PAUSE_US is the time between the message and the answer. BENCH_SUMMARY is the result's summary; "ok" by default.
  */
 
 #include <fcntl.h>
@@ -68,73 +70,83 @@ static void say(const char *data, size_t length) {
     }
 }
 
-/* Text of `length` bytes on the wire, with an escape in every line of it, as code has. */
-static char *filler(size_t length) {
-    static const char code[] = "    value = compute(other) + 1  # and so on it goes\\n";
-    char *text = malloc(length + 1);
-    for (size_t i = 0; i < length; i++) text[i] = code[i % (sizeof code - 1)];
-    if (length && text[length - 1] == '\\') text[length - 1] = '.';
-    text[length] = 0;
-    return text;
+static char *text = "";
+static size_t text_length = 0;
+
+static void load_text(void) {
+    const char *path = getenv("BENCH_TEXT");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (!path) return;
+    if (!file || fseek(file, 0, SEEK_END)) exit(2);
+    text_length = ftell(file);
+    rewind(file);
+    text = malloc(text_length + 1);
+    if (fread(text, 1, text_length, file) != text_length) exit(2);
+    fclose(file);
 }
 
-static void say_result(size_t summary) {
-    char *text = filler(summary);
-    size_t length = strlen(RESULT) + summary + strlen(RESULT_END);
-    char *line = malloc(length + 1);
-    snprintf(line, length + 1, "%s%s%s", RESULT, text, RESULT_END);
-    say(line, length);
+/* Room for any head, the text and any end. */
+static char *new_line(void) { return malloc(text_length + 2048); }
+
+/* Finish a line that has `length` bytes so far with the text and an end, and write it at once. */
+static void say_with_text(char *line, int length, const char *end) {
+    memcpy(line + length, text, text_length);
+    strcpy(line + length + text_length, end);
+    say(line, length + text_length + strlen(end));
 }
 
-/* One line of `size` bytes from a head with ids in it, filler and an end. */
-static void say_padded(char *line, const char *head, const char *end, const char *text, long id, long size) {
-    int length = snprintf(line, 512, head, id, id);
-    long padding = size - length - (long)strlen(end);
-    if (padding < 0) padding = 0;
-    memcpy(line + length, text, padding);
-    if (padding && line[length + padding - 1] == '\\') line[length + padding - 1] = '.';
-    strcpy(line + length + padding, end);
-    say(line, length + padding + strlen(end));
+static void say_result(void) {
+    const char *summary = getenv("BENCH_SUMMARY");
+    char line[2048];
+    say(line, snprintf(line, sizeof line, "%s%s%s", RESULT, summary ? summary : "ok", RESULT_END));
 }
 
-static void stream(long count, long size, long gap) {
-    char *text = filler(size), *line = malloc(size + 2048);
+static void stream(long count, long gap) {
+    char *line = new_line();
     for (long id = 0; id < count; id++) {
         if (gap) usleep(gap);
-        say_padded(line, TOOL_CALL, TOOL_CALL_END, text, id, size);
-        say_padded(line, TOOL_RESULT, TOOL_RESULT_END, text, id, size);
+        say_with_text(line, sprintf(line, TOOL_CALL, id, id), TOOL_CALL_END);
+        say_with_text(line, sprintf(line, TOOL_RESULT, id), TOOL_RESULT_END);
     }
+    say_result();
 }
 
 static void stamps(long count, long gap) {
+    char *line = new_line();
     for (long id = 0; id < count; id++) {
-        char line[1024];
         usleep(gap);
-        int length = snprintf(line, sizeof line, TEXT, id);
-        length += snprintf(line + length, sizeof line - length, "stamp %lld.%s", now(), TEXT_END);
-        say(line, length);
+        int length = sprintf(line, TEXT, id);
+        length += sprintf(line + length, "stamp %lld. ", now());
+        say_with_text(line, length, TEXT_END);
     }
+    say_result();
 }
 
-static void turn(long size) {
+static void long_line(void) {
+    char *line = new_line();
+    say_with_text(line, sprintf(line, TEXT, 0L), TEXT_END);
+    say_result();
+}
+
+static void turn(void) {
     const char *touched = getenv("BENCH_TOUCH");
     if (touched) {
-        char text[64];
+        char stamp[64];
         int file = open(touched, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-        if (file < 0 || write(file, text, snprintf(text, sizeof text, "%lld\n", now())) < 0) exit(1);
+        if (file < 0 || write(file, stamp, snprintf(stamp, sizeof stamp, "%lld\n", now())) < 0) exit(1);
         close(file);
     }
-    char line[1024];
-    int length = snprintf(line, sizeof line, TEXT "I do the work." TEXT_END, 0L);
-    say(line, length);
-    say_result(size);
+    char *line = new_line();
+    say(line, sprintf(line, TEXT "I do the work." TEXT_END, 0L));
+    say_with_text(line, sprintf(line, "%sat %lld: ", RESULT, now()), RESULT_END);
 }
 
-static void note_start(void) {
-    const char *path = getenv("BENCH_STARTED");
+static void note(const char *variable, long long at) {
+    const char *path = getenv(variable);
     if (!path) return;
     FILE *file = fopen(path, "w");
-    fprintf(file, "%lld\n", now());
+    if (!file) exit(2);
+    fprintf(file, "%lld\n", at);
     fclose(file);
 }
 
@@ -152,28 +164,28 @@ static void answer_control(const char *line) {
 }
 
 int main(int argc, char **argv) {
+    long long born = now();
     if (argc == 2 && (!strcmp(argv[1], "-v") || !strcmp(argv[1], "--version"))) return puts("2.1.325 (Claude Code)") < 0;
     const char *mode = getenv("BENCH_MODE");
     char *line = NULL;
     size_t room = 0;
     if (!mode) return 2;
+    note("BENCH_BORN", born);
+    load_text();
     do {
         if (getline(&line, &room, stdin) < 0) return 1;
         if (strstr(line, "\"control_request\"")) answer_control(line);
     } while (!strstr(line, "\"user\""));
-    note_start();
+    note("BENCH_STARTED", now());
     say(INIT, strlen(INIT));
     usleep(number("BENCH_PAUSE_US", 0));
+    long count = number("BENCH_COUNT", 1), gap = number("BENCH_GAP_US", 0);
     if (!strcmp(mode, "hang")) while (1) pause();
-    if (!strcmp(mode, "stream")) stream(number("BENCH_COUNT", 1), number("BENCH_SIZE", 2000), number("BENCH_GAP_US", 0));
-    if (!strcmp(mode, "stamps")) stamps(number("BENCH_COUNT", 1), number("BENCH_GAP_US", 1000));
-    if (!strcmp(mode, "line")) {
-        long size = number("BENCH_SIZE", 2000);
-        char *whole = malloc(size + 2048);
-        say_padded(whole, TEXT, TEXT_END, filler(size), 0, size);
-    }
-    if (!strcmp(mode, "turn")) turn(number("BENCH_SIZE", 20));
-    else say_result(20);
+    else if (!strcmp(mode, "stream")) stream(count, gap);
+    else if (!strcmp(mode, "stamps")) stamps(count, gap);
+    else if (!strcmp(mode, "line")) long_line();
+    else if (!strcmp(mode, "turn")) turn();
+    else return 2;
     while (getline(&line, &room, stdin) >= 0) {}
     return 0;
 }

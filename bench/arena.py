@@ -1,6 +1,6 @@
-"""Where everything is measured: a scratch directory with the stand-in agent, small repositories, and what runs in them.
+"""The place where everything is measured: a scratch directory with the stand-in agent and small repositories.
 
-Leaving the arena removes all of it; what is still running there has been ended before.
+Leaving the arena stops what still runs there and removes the directory.
 """
 
 import contextlib
@@ -15,22 +15,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from bench import payload
+from bench.figures import Unmeasurable
+from bench.peers import Peers
+
+AgentPlan = Mapping[str, str | int]
+"""What the stand-in agent does: its variables, without the prefix `BENCH_` (see `agent.c`)."""
+
+LIMIT_REACHED = 4
+"""ralph's exit code when it has made as many iterations as it was asked for."""
+
 _GOAL = "# Measure\n\n## Objective\nThere is no end to this.\n"
 _PROMPT = b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"Work."}]}}\n'
+_IDENTITY = {"NAME": "bench", "EMAIL": "bench@localhost"}
 _END_GRACE = 20.0
 _FOREVER = 1800.0
 
 
-class Unmeasurable(Exception):
-    """Something that the benchmarks need is not there, or what they ran went wrong; the message says what."""
-
-
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """The scratch directory, and the ralph that is measured."""
+    """The scratch directory, the measured ralph, and the peers it is compared with."""
 
     root: Path
     ralph: Path
+    peers: Peers
 
     @property
     def agent(self) -> Path:
@@ -38,17 +46,29 @@ class Arena:
 
     @property
     def prompt(self) -> Path:
-        """One message, as ralph would say it."""
+        """One message, as ralph would send it."""
         return self.root / "prompt.ndjson"
 
     @property
+    def born(self) -> Path:
+        """The file in which the agent notes the time of its first instruction."""
+        return self.root / "born"
+
+    @property
     def started(self) -> Path:
-        """Where the agent notes when the message reached it."""
+        """The file in which the agent notes the time of its message."""
         return self.root / "started"
+
+    def text(self, size: int) -> str:
+        """Return the path of a file with `size` bytes of payload, for the agent's `TEXT`."""
+        file = self.root / f"text-{size}"
+        if not file.exists():
+            file.write_bytes(payload.text(size))
+        return str(file)
 
     @contextlib.contextmanager
     def repository(self) -> Generator[Path]:
-        """A small repository of its own, with a goal beside it."""
+        """Make a small repository of its own, with a goal beside it."""
         place = Path(tempfile.mkdtemp(prefix="run-", dir=self.root))
         tree = place / "tree"
         for number in range(40):
@@ -63,8 +83,8 @@ class Arena:
         finally:
             shutil.rmtree(place)
 
-    def environment(self, agent: Mapping[str, str | int]) -> dict[str, str]:
-        """What everything measured runs with; `agent` says what the stand-in agent is to do, without its prefix."""
+    def environment(self, agent: AgentPlan) -> dict[str, str]:
+        """Return the environment of everything that is measured."""
         who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in _IDENTITY.items()}
         return {
             "PATH": f"{self.agent.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -73,29 +93,33 @@ class Arena:
             "GIT_CONFIG_NOSYSTEM": "1",
             "LC_ALL": "C.UTF-8",
             "CLAUDE_AGENT_SDK_SKIP_VERSION_CHECK": "1",
+            "BENCH_BORN": str(self.born),
             "BENCH_STARTED": str(self.started),
             **who,
             **{f"BENCH_{name}": str(value) for name, value in agent.items()},
         }
 
-    def run_argv(self, *, iterations: int) -> list[str]:
-        """The ralph that is measured, with everything on."""
-        argv = [str(self.ralph), "run", "--json", "--no-check"]
-        return [*argv, f"--max-iterations={iterations}", "../goal.md"]
+    def run_environment(self, tree: Path, agent: AgentPlan) -> dict[str, str]:
+        """Return the environment of a run in `tree`, with ralph's state beside it."""
+        return self.environment(agent) | {"RALPH_DIR": str(tree.parent / "state")}
+
+    def run_argv(self, *flags: str, iterations: int = 1) -> list[str]:
+        """Return the command of a run on the arena's goal."""
+        return [str(self.ralph), "run", "--no-check", f"--max-iterations={iterations}", *flags, "../goal.md"]
 
     @contextlib.contextmanager
     def running(
         self,
         argv: Sequence[str | Path],
         cwd: Path,
-        agent: Mapping[str, str | int],
+        agent: AgentPlan,
         *,
         stdin: IO[bytes] | int = subprocess.DEVNULL,
-        stdout: int = subprocess.DEVNULL,
+        stdout: IO[bytes] | int = subprocess.DEVNULL,
         extra: Mapping[str, str] | None = None,
     ) -> Generator[subprocess.Popen[bytes]]:
-        """Start something; it is gone when this is left, softly at first, so that it can end what it started."""
-        environment = self.environment(agent) | {"RALPH_DIR": str(cwd.parent / "state")} | dict(extra or {})
+        """Start a process; on leaving, stop it with SIGTERM first, so that it can stop its own children."""
+        environment = self.run_environment(cwd, agent) | dict(extra or {})
         process = subprocess.Popen(
             argv, cwd=cwd, env=environment, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -113,7 +137,7 @@ class Arena:
                     pipe.close()
 
     def finish(self, process: subprocess.Popen[bytes], *allowed: int) -> int:
-        """Wait for a process; return when it was gone, on the monotonic clock, in nanoseconds."""
+        """Wait for a process; return the time of its end on the monotonic clock, in nanoseconds."""
         code = process.wait(_FOREVER)
         at = time.monotonic_ns()
         if code not in (allowed or (0,)):
@@ -122,21 +146,22 @@ class Arena:
         return at
 
     def message_came_at(self) -> int:
-        """When the agent that ran last got its message, in nanoseconds."""
-        return int(self.started.read_text())
+        """Return when the agent that ran last got its message, in nanoseconds."""
+        return noted_time(self.started)
 
 
-LIMIT_REACHED = 4
-"""How ralph ends when the iterations that were asked for are done."""
-
-_IDENTITY = {"NAME": "bench", "EMAIL": "bench@localhost"}
+def noted_time(file: Path) -> int:
+    """Return the time in a file of the agent's, in nanoseconds; the agent may be writing it just now."""
+    while not (text := file.read_text()).endswith("\n"):
+        time.sleep(0.001)
+    return int(text)
 
 
 @contextlib.contextmanager
-def arena(ralph: Path) -> Generator[Arena]:
-    """Build the arena, and remove it whatever happens."""
+def arena(ralph: Path, peers: Peers) -> Generator[Arena]:
+    """Build the arena, and remove it in any case."""
     with tempfile.TemporaryDirectory(prefix="ralph-bench-", ignore_cleanup_errors=True) as name:
-        built = Arena(Path(name).resolve(), ralph)
+        built = Arena(Path(name).resolve(), ralph, peers)
         built.agent.parent.mkdir()
         built.prompt.write_bytes(_PROMPT)
         _compile(Path(__file__).with_name("agent.c"), built.agent)

@@ -1,7 +1,8 @@
-"""Working clones of a repository with 5000 files: from the mirror that a batch shares, against `git clone` for each.
+"""Working clones of a repository with 5000 files: ralph's, against `git clone` and `git clone --shared`.
 
-Time from nothing to the last clone checked out, one after the other, the mirror's own fetch included; and the disk that
-all of it takes. The repository has 50 commits, and both sides copy it over git's own transport, as from a server.
+Time from nothing to the last clone checked out, one after the other, and the disk that all of it takes. ralph's clones
+share a mirror of its own, `--shared` clones a bare one; filling either counts. The repository has 50 commits, and the
+mirrors and plain clones copy it over git's own transport, as from a server.
 """
 
 import random
@@ -20,42 +21,51 @@ _FOLDERS, _FILES, _COMMITS, _SIZE = 250, 20, 50, 4400
 _BLOCK = 512
 
 
-def measure(arena: Arena, *, rounds: int, count: int) -> list[Figure]:
+def measure(arena: Arena, brief: bool) -> list[Figure]:
+    count, rounds = (3, 1) if brief else (8, 4)
     upstream = _upstream(arena)
-    disk: dict[str, list[float]] = {"mirror": [], "plain": []}
+    url = f"file://{upstream}"
 
-    def timed(name: str, make: Callable[[Path], None]) -> float:
+    def mirrored(place: Path) -> None:
+        mirror = open_mirror(place, url)
+        mirror.refresh()
+        for number in range(count):
+            mirror.clone(place / "clones" / str(number), f"ralph/goal-{number}")
+
+    def shared(place: Path) -> None:
+        bare = str(place / "bare.git")
+        _git(arena, place, "clone", "--quiet", "--mirror", url, bare)
+        for number in range(count):
+            _git(arena, place, "clone", "--quiet", "--shared", bare, str(place / str(number)))
+
+    def plain(place: Path) -> None:
+        for number in range(count):
+            _git(arena, place, "clone", "--quiet", url, str(place / str(number)))
+
+    methods: dict[str, Callable[[Path], None]] = {"ralph": mirrored, "shared": shared, "plain": plain}
+    disk: dict[str, list[float]] = {name: [] for name in methods}
+
+    def timed(name: str) -> float:
         place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=arena.root))
         begun = time.perf_counter()
-        make(place)
+        methods[name](place)
         taken = time.perf_counter() - begun
         disk[name].append(sum(path.lstat().st_blocks * _BLOCK for path in place.rglob("*")))
         shutil.rmtree(place)
         return taken
 
-    def from_mirror(place: Path) -> None:
-        mirror = open_mirror(place, f"file://{upstream}")
-        mirror.refresh()
-        for number in range(count):
-            mirror.clone(place / "clones" / str(number), f"ralph/goal-{number}")
-
-    def plainly(place: Path) -> None:
-        for number in range(count):
-            argv = ["git", "clone", "--quiet", f"file://{upstream}", str(place / str(number))]
-            subprocess.run(argv, env=arena.environment({}), check=True)
-
-    contestants = {"mirror": lambda: timed("mirror", from_mirror), "plain": lambda: timed("plain", plainly)}
-    taken = interleave(contestants, rounds)
-    return [
-        Figure(f"{count} clones of 5000 files, time: ralph's / `git clone`'s", ratios(taken["mirror"], taken["plain"])),
-        Figure(f"{count} clones of 5000 files, disk: ralph's / `git clone`'s", ratios(disk["mirror"], disk["plain"])),
-        Figure("one clone of 5000 files: ralph", [seconds / count for seconds in taken["mirror"]], "s"),
-        Figure("one clone of 5000 files: `git clone`", [seconds / count for seconds in taken["plain"]], "s"),
-    ]
+    taken = interleave({name: lambda name=name: timed(name) for name in methods}, rounds)
+    shutil.rmtree(upstream)
+    figures: list[Figure] = []
+    for name, words in (("shared", "`git clone --shared`"), ("plain", "`git clone`")):
+        what = f"{count} clones of 5000 files"
+        figures.append(Figure(f"{what}, time: ralph's / {words}'s", ratios(taken["ralph"], taken[name])))
+        figures.append(Figure(f"{what}, disk: ralph's / {words}'s", ratios(disk["ralph"], disk[name])))
+    return [*figures, Figure("one clone of 5000 files: ralph", [seconds / count for seconds in taken["ralph"]], "s")]
 
 
 def _upstream(arena: Arena) -> Path:
-    """Text that packs as source code does, about four to one; each commit changes a file in every fifth folder."""
+    """Fill a repository with text that packs like source code; each commit changes a file in every fifth folder."""
     tree, chance = arena.root / "large", random.Random(0)  # noqa: S311 - the same text every time
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(2000)]
 

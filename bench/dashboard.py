@@ -1,7 +1,7 @@
-"""Dashboard: what fifty rows cost that all change four times a second, in a real terminal of 200 by 60.
+"""Dashboard: the cost of fifty rows that all change four times a second, in a real terminal of 200 by 60.
 
-Counted is the processor time of the whole process that draws, between its first frames and its end, reading the goals
-from the queue included; what starting it costs is not. What a terminal makes of it is read, and costs nobody here.
+The figure is the processor time of the whole process that draws, from its first frames on. Reading the goals from the
+queue counts, starting the process doesn't.
 """
 
 import os
@@ -17,18 +17,20 @@ from pathlib import Path
 import psutil
 
 from bench import drawn
-from bench.arena import Arena, Unmeasurable
-from bench.figures import Figure, interleave, ratios
+from bench.arena import Arena
+from bench.figures import Figure, Unmeasurable, interleave, ratios
+from bench.processes import processor_seconds
 
 _HERE = Path(__file__).parent.parent
 _ROWS, _COLUMNS = 60, 200
 _SETTLED = 2.0
-"""Seconds from its first sign on that are not counted."""
+"""Seconds after the first output that are not counted."""
 _LONGEST_START = 60.0
-_NAMES = {"ralph": "ralph", "rich": "a rich table, built anew", "lines": "lines by hand (floor)"}
+_NAMES = {"ralph": "ralph", "rich": "a rich table, rebuilt", "lines": "lines by hand (floor)"}
 
 
-def measure(arena: Arena, *, rounds: int, seconds: float) -> list[Figure]:
+def measure(arena: Arena, brief: bool) -> list[Figure]:
+    seconds, rounds = (3.0, 2) if brief else (6.0, 5)
     folder = Path(tempfile.mkdtemp(prefix="queue-", dir=arena.root))
     drawn.fill(folder)
     taken = interleave({name: lambda name=name: _share(arena, name, folder, seconds) for name in _NAMES}, rounds)
@@ -42,7 +44,7 @@ def measure(arena: Arena, *, rounds: int, seconds: float) -> list[Figure]:
 
 
 def _share(arena: Arena, contestant: str, folder: Path, seconds: float) -> float:
-    """Percent of one core that a contestant takes while it draws."""
+    """Return the percentage of one core that a contestant takes while it draws."""
     argv = [sys.executable, "-m", "bench.drawn", contestant, str(folder)]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -52,11 +54,11 @@ def _share(arena: Arena, contestant: str, folder: Path, seconds: float) -> float
     try:
         process = psutil.Process(pid)
         if not select.select([terminal], [], [], _LONGEST_START)[0]:
-            raise Unmeasurable(f"the dashboard of {contestant} does not begin")
+            raise Unmeasurable(f"the dashboard of {contestant} printed nothing")
         _read(terminal, _SETTLED)
-        before, begun = _used(process), time.monotonic()
+        before, begun = processor_seconds(process), time.monotonic()
         drew = _read(terminal, seconds)
-        used, took = _used(process) - before, time.monotonic() - begun
+        used, took = processor_seconds(process) - before, time.monotonic() - begun
     except (psutil.Error, OSError) as error:
         raise Unmeasurable(f"the dashboard of {contestant} has ended: {error}") from error
     finally:
@@ -69,13 +71,8 @@ def _share(arena: Arena, contestant: str, folder: Path, seconds: float) -> float
     return 100 * used / took
 
 
-def _used(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return times.user + times.system
-
-
 def _read(terminal: int, seconds: float) -> int:
-    """Read what is drawn for so long, as a terminal does; return how much."""
+    """Read the terminal for so long; return the number of bytes."""
     read, deadline = 0, time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0:
         if select.select([terminal], [], [], left)[0]:

@@ -8,23 +8,27 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.arena import LIMIT_REACHED, Arena, Unmeasurable
-from bench.figures import Figure, interleave
-from bench.peer import Peer
+from bench.arena import LIMIT_REACHED, AgentPlan, Arena
+from bench.figures import Figure, Unmeasurable, interleave
+from bench.peers import Sdk
 
 _STAMP = re.compile(rb"stamp (\d+)\.")
 _GAP_US = 2000
+_SIZE = 200
 _LONGEST_STAMP = 32
+_JUDGED = "ralph, --json"
 
 
-def measure(arena: Arena, peer: Peer | Unmeasurable, *, rounds: int, events: int) -> list[Figure]:
-    agent: dict[str, str | int] = {"MODE": "stamps", "COUNT": events, "GAP_US": _GAP_US}
+def measure(arena: Arena, brief: bool) -> list[Figure]:
+    events, rounds = (200, 2) if brief else (1000, 7)
+    agent: AgentPlan = {"MODE": "stamps", "TEXT": arena.text(_SIZE), "COUNT": events, "GAP_US": _GAP_US}
     commands: dict[str, Sequence[str | Path]] = {
-        "ralph": arena.run_argv(iterations=1),
+        _JUDGED: arena.run_argv("--json"),
+        "ralph, plain": arena.run_argv(),
         "cat (floor)": ["/bin/sh", "-c", f"claude < {arena.prompt} | cat"],
     }
-    if isinstance(peer, Peer):
-        commands["claude-agent-sdk"] = [*peer.reader, arena.agent, "--echo"]
+    if isinstance(arena.peers.sdk, Sdk):
+        commands["claude-agent-sdk"] = [*arena.peers.sdk.reader, arena.agent, "--echo"]
     taken: dict[str, list[list[float]]] = {name: [] for name in commands}
 
     def once(name: str) -> float:
@@ -34,10 +38,9 @@ def measure(arena: Arena, peer: Peer | Unmeasurable, *, rounds: int, events: int
     interleave({name: lambda name=name: once(name) for name in commands}, rounds)
     figures: list[Figure] = []
     for name, delays in taken.items():
-        target = 1.0 if name == "ralph" else None
-        figures.append(
-            Figure(f"event to stdout, p50: {name}", [statistics.median(each) for each in delays], "ms", target)
-        )
+        target = 1.0 if name == _JUDGED else None
+        p50 = [statistics.median(each) for each in delays]
+        figures.append(Figure(f"event to stdout, p50: {name}", p50, "ms", target))
         figures.append(Figure(f"event to stdout, p99: {name}", [_p99(each) for each in delays], "ms"))
     return figures
 
@@ -46,8 +49,8 @@ def _p99(values: list[float]) -> float:
     return sorted(values)[int(len(values) * 0.99)]
 
 
-def _delays(arena: Arena, argv: Sequence[str | Path], agent: dict[str, str | int], events: int) -> list[float]:
-    """Milliseconds from each stamp to the read that brought it."""
+def _delays(arena: Arena, argv: Sequence[str | Path], agent: AgentPlan, events: int) -> list[float]:
+    """Return the milliseconds from each stamp to the read that got it."""
     delays: list[float] = []
     with arena.repository() as tree, arena.running(argv, tree, agent, stdout=subprocess.PIPE) as process:
         rest = b""
@@ -61,5 +64,5 @@ def _delays(arena: Arena, argv: Sequence[str | Path], agent: dict[str, str | int
             rest = seen[max(end, len(seen) - _LONGEST_STAMP) :]
         arena.finish(process, 0, LIMIT_REACHED)
     if len(delays) < events:
-        raise Unmeasurable(f"of {events} events only {len(delays)} reached the stdout of {argv[0]}")
+        raise Unmeasurable(f"only {len(delays)} of {events} events reached the stdout of {argv}")
     return delays[:events]

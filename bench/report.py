@@ -1,100 +1,110 @@
-"""The results as Markdown: every figure with its spread, its target, and whether that was met.
+"""The results as Markdown. All sections of a page belong to one commit, which stands once, at the top."""
 
-Each section says when and where it was measured, so that one can be measured again without the others.
-"""
-
+import math
 import os
 import platform
-import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-from bench import peer
+from bench import peers
 from bench.figures import Figure
 from ralph import __version__
 
-_HEAD = """# Results
+_HOW = """Written by `make bench` in one go; the top of each module in `bench/` says how its figures are taken.
 
-Written by `make bench`; how each figure is taken stands at the top of its module in `bench/`. Each section says when it
-was measured, with what, and how busy the machine was.
-
-All contestants of a figure are measured once a round, in a new order each round; a ratio is of one round, and n is the
-number of rounds. The median decides. The spread is the middle half of the rounds, or all of them below four.
-
+Every contestant of a figure is measured once a round, in a new order each round. A ratio is taken within one round; n
+is the number of rounds. The median decides. The spread is the middle half of the rounds, or all of them below four.
 """
 _COLUMNS = "| figure | median | spread | n | target | |\n|---|---|---|---|---|---|\n"
-_MET, _MISSED = "met", "**missed**"
+_VERDICTS = {True: "met", False: "**missed**", None: ""}
 
 
-def page(sections: Mapping[str, str]) -> str:
-    """Compose the page of sections, each by its title."""
-    rows = [[cell.strip() for cell in line.split("|")] for text in sections.values() for line in text.splitlines()]
-    met = [row for row in rows if _MET in row]
-    missed = [row for row in rows if _MISSED in row]
-    targets = len(met) + len(missed)
-    said = f"{len(met)} of {targets} targets are met." if missed else f"All {targets} targets are met."
-    lines = [f"- **Missed:** {row[1]}: {row[2]}, target {row[5]}\n" for row in missed]
-    parts = [f"\n## {title}\n\n{text}" for title, text in sections.items()]
-    return f"{_HEAD}**{said}**\n\n{''.join(lines)}{''.join(parts)}"
+class MixedCommits(Exception):
+    """A section was measured on another commit than the page is about."""
 
 
-def sections_of(text: str) -> dict[str, str]:
-    """Take a page apart again."""
-    parts = re.split(r"^## (.+)\n\n", text, flags=re.MULTILINE)
-    return {title: section.rstrip("\n") + "\n" for title, section in zip(parts[1::2], parts[2::2], strict=True)}
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A section's figures, the commit they were measured on, and the load average around them."""
+
+    title: str
+    commit: str
+    figures: Sequence[Figure]
+    load_before: float
+    load_after: float
 
 
-def section(figures: Sequence[Figure], *, load_before: float) -> str:
-    """Compose a section that was measured just now."""
-    return f"{_stamp(load_before)}\n\n{_COLUMNS}" + "".join(f"| {' | '.join(_cells(each))} |\n" for each in figures)
+def page(sections: Sequence[Measured], commit: str) -> str:
+    """Compose the page of a commit; raise `MixedCommits` if a section was measured on another one."""
+    strange = [f"{section.title} on {section.commit}" for section in sections if section.commit != commit]
+    if strange:
+        raise MixedCommits(f"sections of another commit than {commit}: {', '.join(strange)}")
+    return f"# Results\n\nCommit {commit}, {_machine()}\n\n{_HOW}\n{body(sections)}"
 
 
-def _stamp(before: float) -> str:
+def body(sections: Sequence[Measured]) -> str:
+    """Compose verdict and sections, without the commit: enough to print."""
+    return f"{_verdict(sections)}\n" + "\n".join(_section(section) for section in sections)
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Compose the rows of one section."""
+    return _COLUMNS + "".join(f"| {' | '.join(_cells(figure))} |\n" for figure in figures)
+
+
+def _verdict(sections: Sequence[Measured]) -> str:
+    judged = [figure for section in sections for figure in section.figures if figure.met is not None]
+    missed = [figure for figure in judged if not figure.met]
+    summary = f"**{len(judged) - len(missed)} of {len(judged)} targets are met.**\n"
+    lines = [f"- **Missed:** {figure.name}: {_value(figure)}, target {_target(figure)}\n" for figure in missed]
+    return summary + ("\n" + "".join(lines) if lines else "")
+
+
+def _section(section: Measured) -> str:
+    load = f"Load average {section.load_before:.1f} before, {section.load_after:.1f} after."
+    return f"## {section.title}\n\n{load}\n\n{table(section.figures)}"
+
+
+def _machine() -> str:
     git = subprocess.run(["git", "--version"], check=False, capture_output=True, text=True).stdout.strip()
-    shared = ", shared with other work" if before > 0.5 else ""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     return (
-        f"{datetime.now(UTC).strftime('%Y-%m-%d')}, ralph {__version__}{_commit()}, Python {platform.python_version()},"
-        f" {git}, claude-agent-sdk {peer.VERSION};\n{platform.system()} {platform.machine()}, {os.cpu_count()}"
-        f" cores{shared}, {memory:.0f} GB of memory, load average {before:.1f} before, {os.getloadavg()[0]:.1f} after."
+        f"{datetime.now(UTC).strftime('%Y-%m-%d')}.\nralph {__version__}, Python {platform.python_version()}, {git},"
+        f" claude-agent-sdk {peers.SDK_VERSION}; {platform.system()} {platform.machine()}, {os.cpu_count()} cores,"
+        f" {memory:.0f} GB of memory."
     )
 
 
 def _cells(figure: Figure) -> list[str]:
-    return [figure.name, _value(figure), _spread(figure), str(len(figure.values)), _target(figure), _met(figure)]
+    return [
+        figure.name,
+        _value(figure),
+        _spread(figure),
+        str(len(figure.values)),
+        _target(figure),
+        _VERDICTS[figure.met],
+    ]
 
 
 def _value(figure: Figure) -> str:
-    return f"{_number(figure.median)} {figure.unit}" if figure.values else f"not measured: {figure.missing}"
+    if not figure.values:
+        return f"not measured: {figure.missing}"
+    return f"{_number(figure.median)} {figure.unit}" if math.isfinite(figure.median) else "didn't finish"
 
 
 def _spread(figure: Figure) -> str:
-    return " to ".join(map(_number, figure.quartiles)) if figure.values else ""
+    known = figure.values and math.isfinite(figure.median)
+    return " to ".join(map(_number, figure.quartiles)) if known else ""
 
 
 def _target(figure: Figure) -> str:
-    if figure.target is None:
-        return ""
-    return f"{'≥' if figure.at_least else '≤'} {figure.target:g} {figure.unit}"
-
-
-def _met(figure: Figure) -> str:
-    return {True: _MET, False: _MISSED, None: ""}[figure.met]
+    bound = "≥" if figure.at_least else "≤"
+    target = "" if figure.target is None else f"{bound} {figure.target:.3g} {figure.unit}"
+    goal = "" if figure.goal is None else f"goal {bound} {figure.goal:.3g} {figure.unit}"
+    return ", ".join(part for part in (target, goal) if part)
 
 
 def _number(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
-
-
-def _commit() -> str:
-    """The commit that was measured; with a plus if the tree differed from it."""
-    here = Path(__file__).parent.parent
-    sha = _said("git", "-C", str(here), "rev-parse", "--short", "HEAD")
-    changed = _said("git", "-C", str(here), "status", "--porcelain", "--", "ralph", "prompts")
-    return f" ({sha}{'+' if changed else ''})" if sha else ""
-
-
-def _said(*argv: str) -> str:
-    return subprocess.run(argv, check=False, capture_output=True, text=True).stdout.strip()

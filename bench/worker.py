@@ -1,7 +1,7 @@
-"""ralph-runs: what a queue worker takes with many children that are silent, and from `add` to the agent's start.
+"""The queue worker: its cost with many silent children, and the way from `add` to the agent's start.
 
-The children's agents hang, so that all that is counted is ralph's own: the worker alone, and each `ralph run` with its
-guardian, beside a bare agent as the floor. Processor time is over a quiet stretch, as a share of one core.
+The children's agents hang, so that only ralph's own cost counts: the worker alone, and each `ralph run` with its
+guardian, beside a bare agent as the floor. Processor time is taken over a quiet stretch, as a share of one core.
 
 The way to the agent begins when `ralph-runs add --queue` has ended, at any moment of the worker's rhythm, and ends when
 the agent has its message: queue, clone and the start of a `ralph run` lie between. The floor is that start alone.
@@ -15,17 +15,17 @@ from pathlib import Path
 
 import psutil
 
-from bench.arena import LIMIT_REACHED, Arena, Unmeasurable
-from bench.figures import Figure, interleave, ratios
-from bench.processes import MIB, kernel_bytes
+from bench.arena import LIMIT_REACHED, AgentPlan, Arena
+from bench.figures import Figure, Unmeasurable, interleave, ratios
+from bench.processes import MIB, kernel_bytes, processor_seconds
 
 _START_LIMIT = 300.0
 _RHYTHM = 0.5
 _GOAL = "# Goal {number}\n\n## Objective\nThere is no end to this.\n"
 
 
-def measure(arena: Arena, *, children: int, quiet: float, rounds: int) -> list[Figure]:
-    return [*_rest(arena, children, quiet), *_starts(arena, rounds)]
+def measure(arena: Arena, brief: bool) -> list[Figure]:
+    return [*_rest(arena, 6, 3.0), *_starts(arena, 3)] if brief else [*_rest(arena, 50, 30.0), *_starts(arena, 12)]
 
 
 def _rest(arena: Arena, count: int, quiet: float) -> list[Figure]:
@@ -33,12 +33,12 @@ def _rest(arena: Arena, count: int, quiet: float) -> list[Figure]:
         worker = start(_goals(tree, count))
         agents = _agents(arena, worker, count)
         own = [process for process in worker.children(recursive=True) if process not in agents]
-        before, begun = _cpu([worker]), time.monotonic()
-        before_own = _cpu(own)
+        before, begun = processor_seconds(worker), time.monotonic()
+        before_own = sum(map(processor_seconds, own))
         time.sleep(quiet)
         taken = time.monotonic() - begun
-        busy = [100 * (_cpu([worker]) - before) / taken]
-        busy_own = [100 * (_cpu(own) - before_own) / taken / count]
+        busy = [100 * (processor_seconds(worker) - before) / taken]
+        busy_own = [100 * (sum(map(processor_seconds, own)) - before_own) / taken / count]
         held = [_pss([worker])]
         held_own = [_pss(own) / count]
         floor = [_pss(agents) / count]
@@ -62,10 +62,10 @@ def _starts(arena: Arena, rounds: int) -> list[Figure]:
             arena.started.unlink(missing_ok=True)
             ended = _add(arena, tree, next(goals))
             _until(arena.started.exists, worker)
-            return (_came_at(arena) - ended) / 1e9
+            return (arena.message_came_at() - ended) / 1e9
 
         contestants = {"added": added, "direct": lambda: _direct(arena)}
-        interleave(contestants, 1)  # the mirror is there then
+        interleave(contestants, 1)  # so that the mirror exists
         taken = interleave(contestants, rounds)
     return [
         Figure("`add` to the agent's start / `ralph run` to its start", ratios(taken["added"], taken["direct"])),
@@ -78,16 +78,16 @@ def _direct(arena: Arena) -> float:
     arena.started.unlink(missing_ok=True)
     with arena.repository() as tree:
         begun = time.monotonic_ns()
-        with arena.running(arena.run_argv(iterations=1), tree, {"MODE": "turn"}) as process:
+        with arena.running(arena.run_argv("--json"), tree, {"MODE": "turn"}) as process:
             arena.finish(process, LIMIT_REACHED)
-    return (_came_at(arena) - begun) / 1e9
+    return (arena.message_came_at() - begun) / 1e9
 
 
 @contextlib.contextmanager
 def _worker(
-    arena: Arena, tree: Path, agent: dict[str, str | int], *command: str
+    arena: Arena, tree: Path, agent: AgentPlan, *command: str
 ) -> Generator[Callable[[Iterable[Path]], psutil.Process]]:
-    """Hand out what starts a queue worker with these goals; it is gone in the end, and its children with it."""
+    """Hand out a function that starts a queue worker with goals; on leaving, stop it and its children."""
     with contextlib.ExitStack() as stack:
 
         def start(goals: Iterable[Path]) -> psutil.Process:
@@ -99,7 +99,7 @@ def _worker(
 
 
 def _add(arena: Arena, tree: Path, goal: Path) -> int:
-    """Queue a goal; return when that was done, in nanoseconds."""
+    """Queue a goal; return when that was done on the monotonic clock, in nanoseconds."""
     argv = [arena.ralph.with_name("ralph-runs"), "add", "--queue", "--max-iterations=1", f"--repo={tree}", goal]
     with arena.running(argv, tree, {}) as process:
         return arena.finish(process)
@@ -138,17 +138,6 @@ def _until(comes_true: Callable[[], bool], worker: psutil.Process, pause: float 
         if not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE or time.monotonic() > deadline:
             raise Unmeasurable("the queue worker ended, or did not start what it was given")
         time.sleep(pause)
-
-
-def _came_at(arena: Arena) -> int:
-    """When the agent got its message; it may be just writing that down."""
-    while not (text := arena.started.read_text()).endswith("\n"):
-        time.sleep(0.001)
-    return int(text)
-
-
-def _cpu(processes: Iterable[psutil.Process]) -> float:
-    return sum(times.user + times.system for times in (process.cpu_times() for process in processes))
 
 
 def _pss(processes: Iterable[psutil.Process]) -> float:

@@ -1,18 +1,19 @@
-"""ralph-claude beside the claude it stands in for: from the start to the first event, and what it holds by then.
+"""ralph-claude against the claude it stands in for: time to the first event, and memory at that point.
 
-Both get one message on stdin, as a harness gives it, and an endpoint that nobody serves: the first event is
-`system/init`, which comes before the model is asked. Memory is what the kernel says that the process and its children
-have held at most.
+Both get one message on stdin and an endpoint that nobody serves: the first event is `system/init`, which comes before
+the model is asked. Memory is the kernel's high-water mark of the process and its children.
 """
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
-from bench.arena import Arena, Unmeasurable
-from bench.figures import Figure, interleave, ratios
+from bench.arena import Arena
+from bench.figures import Figure, Unmeasurable, interleave, ratios
+from bench.processes import kernel_bytes
 from tools import fetch
 
 _FLAGS = ("-p", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json", "--model", "sonnet")
@@ -26,7 +27,8 @@ _ALONE = {
 """Without these the real claude would call home."""
 
 
-def measure(arena: Arena, *, ours: Path, cache: Path, rounds: int) -> list[Figure]:
+def measure(arena: Arena, brief: bool) -> list[Figure]:
+    ours, cache = arena.ralph.with_name("ralph-claude"), fetch.cache_dir(os.environ)
     tool = fetch.pinned()["claude"]
     real = tool.path(cache)
     names = ("start to first event: ralph-claude / claude", "memory at the first event: ralph-claude / claude")
@@ -38,10 +40,10 @@ def measure(arena: Arena, *, ours: Path, cache: Path, rounds: int) -> list[Figur
         "ours": lambda: _first_event(arena, ours, held),
         "real": lambda: _first_event(arena, real, held),
     }
-    interleave(contestants, 1)  # the files are in memory then
+    interleave(contestants, 1)  # so that the files are in memory
     for values in held.values():
         values.clear()
-    taken = interleave(contestants, rounds)
+    taken = interleave(contestants, 4 if brief else 12)
     return [
         Figure(names[0], ratios(taken["ours"], taken["real"]), target=1 / 3),
         Figure(names[1], ratios(held[ours], held[real]), target=1 / 3),
@@ -49,7 +51,7 @@ def measure(arena: Arena, *, ours: Path, cache: Path, rounds: int) -> list[Figur
 
 
 def _first_event(arena: Arena, agent: Path, held: dict[Path, list[float]]) -> float:
-    """Seconds from the start to the first line; the memory by then is noted in `held`."""
+    """Return the seconds from the start to the first line; add the memory at that point to `held`."""
     with arena.repository() as tree, arena.prompt.open("rb") as prompt:
         begun = time.perf_counter()
         with arena.running([agent, *_FLAGS], tree, {}, stdin=prompt, stdout=-1, extra=_ALONE) as process:
@@ -63,11 +65,4 @@ def _first_event(arena: Arena, agent: Path, held: dict[Path, list[float]]) -> fl
 
 def _memory(process: psutil.Process) -> float:
     family = [process, *process.children(recursive=True)]
-    return sum(_most_held(member.pid) for member in family)
-
-
-def _most_held(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return float(line.split()[1])
-    return 0.0
+    return sum(kernel_bytes(member.pid, "status", "VmHWM") for member in family)

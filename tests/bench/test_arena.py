@@ -1,0 +1,91 @@
+"""The arena for real: the stand-in agent, the short form on a tiny section, and the Ruby original's harness."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench import iterations, stream
+from bench.__main__ import RALPH, judge
+from bench.arena import LIMIT_REACHED, Arena, arena, noted_time
+from bench.figures import Figure, Unmeasurable
+from bench.peers import Peers, Ruby
+from bench.sections import Section
+
+RUBY_STAND_IN = """#!/bin/sh
+# The Ruby original's loop, as far as the harness sees it: a line for each iteration, until the agent says DONE.
+[ "$*" = "--goal=../goal.md --log-mode" ] || exit 9
+i=0
+while :; do
+    i=$((i+1))
+    echo "Iteration $i"
+    echo '{"type":"user"}' | claude | grep -q '"summary":"DONE"' && exit 0
+done
+"""
+
+
+@pytest.fixture
+def place() -> Iterator[Arena]:
+    try:
+        with arena(RALPH, Peers({})) as built:
+            yield built
+    except Unmeasurable as error:
+        pytest.skip(str(error))
+
+
+def said(place: Arena, **plan: str | int) -> list[dict[str, object]]:
+    with place.prompt.open("rb") as prompt:
+        argv = [str(place.agent)]
+        done = subprocess.run(argv, env=place.environment(plan), stdin=prompt, capture_output=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_agents_summaries_differ_and_hold_the_text(place: Arena) -> None:
+    results = [said(place, MODE="turn", TEXT=place.text(2000))[-1]["structured_output"] for _ in range(2)]
+    first, second = [result["summary"] for result in results if isinstance(result, dict)]
+    assert first != second
+    assert (
+        first.partition(": ")[2] == second.partition(": ")[2] == json.loads(f'"{Path(place.text(2000)).read_text()}"')
+    )
+    assert noted_time(place.born) <= noted_time(place.started)
+
+
+def test_a_stream_has_pairs_of_the_payload(place: Arena) -> None:
+    _, *events, result = said(place, MODE="stream", TEXT=place.text(200), COUNT=3)
+    assert [event["type"] for event in events] == ["assistant", "user"] * 3
+    assert all("größe" in json.dumps(event, ensure_ascii=False) for event in events)
+    assert result["structured_output"] == {"summary": "ok"}
+
+
+def test_the_short_form_measures_a_section_and_fails_what_stays_far_off(capfd: pytest.CaptureFixture[str]) -> None:
+    tries: list[bool] = []
+
+    def measure(place: Arena, brief: bool) -> list[Figure]:
+        tries.append(brief)
+        with place.repository() as tree, place.running(place.run_argv(), tree, {"MODE": "turn"}) as process:
+            seconds = (place.finish(process, LIMIT_REACHED) - place.message_came_at()) / 1e9
+        assert seconds > 0
+        return [Figure("possible", [1.0 / seconds], target=0.0, at_least=True), Figure("hopeless", [seconds], target=0)]
+
+    assert judge([Section("Tiny", measure)]) == 1
+    assert tries == [True] * 3, "a brief measurement, in three tries"
+    out, err = capfd.readouterr()
+    assert out.count("| hopeless |") == 3
+    assert "error: far off its target in 3 tries: hopeless" in err
+    assert "possible" not in err
+
+
+def test_the_ruby_original_is_measured_where_a_checkout_is_named(tmp_path: Path, place: Arena) -> None:
+    assert str(place.peers.ruby) == "RALPH_RUBY names no checkout"
+    assert str(Peers({"RALPH_RUBY": str(tmp_path)}).ruby) == "RALPH_RUBY names no checkout"
+    program = tmp_path / "scripts" / "ralph" / "run"
+    program.parent.mkdir(parents=True)
+    program.write_text(RUBY_STAND_IN)
+    program.chmod(0o755)
+    ruby = Peers({"RALPH_RUBY": str(tmp_path)}).ruby
+    assert isinstance(ruby, Ruby)
+    assert len(iterations.by_ruby(place, ruby, 3)) == 3
+    plan = {"MODE": "stream", "TEXT": place.text(200), "COUNT": 5}
+    assert stream.by_ruby(place, ruby, plan) > 0
