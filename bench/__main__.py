@@ -36,13 +36,17 @@ def main() -> int:
         if options.short:
             return judge([section for section in chosen.values() if section.has_ratios])
         if options.quick or options.only:
-            with arena(RALPH, Peers(os.environ)) as place:
-                print(report.body([_measured(place, section, "", options.quick) for section in chosen.values()]))
-            return 0
+            return _show(list(chosen.values()), options.quick)
         return _write()
     except (Unmeasurable, Unclean, report.MixedCommits) as error:
         print(f"error: cannot measure: {error}", file=sys.stderr)
         return 1
+
+
+def _show(sections: Sequence[Section], brief: bool) -> int:
+    with arena(RALPH, Peers(os.environ)) as place:
+        measured = [_measured(place, section, "", brief) for section in sections]
+    return _failed(measured)
 
 
 def _write() -> int:
@@ -50,32 +54,44 @@ def _write() -> int:
     clean_commit()
     with arena(RALPH, Peers(os.environ)) as place:
         measured = [_measured(place, section, clean_commit(), False) for section in SECTIONS.values()]
-    page = report.page(measured, clean_commit())
-    print(page)
-    RESULTS.write_text(page)
-    return 0
+    RESULTS.write_text(report.page(measured, clean_commit()))
+    return _failed(measured)
 
 
 def judge(sections: Sequence[Section]) -> int:
-    """Measure briefly; fail if a ratio is far off its target again and again."""
+    """Measure briefly; fail if a ratio is far off its target in every try."""
     failed: list[Figure] = []
     with arena(RALPH, Peers(os.environ)) as place:
         for section in sections:
-            print(f"## {section.title}\n")
-            failed += far_off(
-                lambda section=section: _measured(place, section, "", True).figures,
-                lambda figures: print(report.table(figures), flush=True),
-            )
+            failed += far_off(lambda section=section: _figures(place, section))
     for figure in failed:
         print(f"error: far off its target in {TRIES} tries: {figure.name}", file=sys.stderr)
     return 1 if failed else 0
 
 
+def _figures(place: Arena, section: Section) -> Sequence[Figure]:
+    measured = _measured(place, section, "", True)
+    if measured.failure:
+        raise Unmeasurable(measured.failure)
+    return measured.figures
+
+
 def _measured(place: Arena, section: Section, commit: str, brief: bool) -> Measured:
-    begun, load = time.monotonic(), os.getloadavg()[0]
-    figures = section.measure(place, brief)
+    """Measure a section and print it. One that fails doesn't cost the others their run."""
+    begun, load, figures, failure = time.monotonic(), os.getloadavg()[0], list[Figure](), ""
+    try:
+        figures = section.measure(place, brief)
+    except Unmeasurable as error:
+        failure = str(error)
+    measured = Measured(section.title, commit, figures, load, os.getloadavg()[0], failure)
+    print(report.section_text(measured), flush=True)
     print(f"{section.title}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-    return Measured(section.title, commit, figures, load, os.getloadavg()[0])
+    return measured
+
+
+def _failed(sections: Sequence[Measured]) -> int:
+    """Return the exit code: whether a section failed altogether. A missed target is a result, no failure."""
+    return 1 if any(section.failure for section in sections) else 0
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.arena import Arena
-from bench.figures import Figure, interleave, ratios
+from bench.figures import Figure, Unmeasurable, interleave, ratios
 from ralph.batch.mirror import open_mirror
 
 _FOLDERS, _FILES, _COMMITS, _SIZE = 250, 20, 50, 4400
@@ -88,4 +88,8 @@ def _upstream(arena: Arena) -> Path:
 
 
 def _git(arena: Arena, tree: Path, *args: str) -> None:
-    subprocess.run(["git", *args], cwd=tree, env=arena.environment({}), check=True)
+    # Without the collection that git starts by itself in the background: it would meet ours, and disturb what is timed.
+    argv = ["git", "-c", "gc.auto=0", *args]
+    done = subprocess.run(argv, cwd=tree, env=arena.environment({}), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise Unmeasurable(f"{argv} ended with {done.returncode}: {done.stderr.strip()[-500:]}")

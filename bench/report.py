@@ -27,13 +27,14 @@ class MixedCommits(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A section's figures, the commit they were measured on, and the load average around them."""
+    """A section's figures, the commit they were measured on, and the load average around them; or why it failed."""
 
     title: str
     commit: str
     figures: Sequence[Figure]
     load_before: float
     load_after: float
+    failure: str = ""
 
 
 def page(sections: Sequence[Measured], commit: str) -> str:
@@ -46,7 +47,14 @@ def page(sections: Sequence[Measured], commit: str) -> str:
 
 def body(sections: Sequence[Measured]) -> str:
     """Compose verdict and sections, without the commit: enough to print."""
-    return f"{_verdict(sections)}\n" + "\n".join(_section(section) for section in sections)
+    return f"{_verdict(sections)}\n" + "\n".join(map(section_text, sections))
+
+
+def section_text(section: Measured) -> str:
+    """Compose one section."""
+    load = f"Load average {section.load_before:.1f} before, {section.load_after:.1f} after."
+    text = f"Not measured: {section.failure}\n" if section.failure else table(section.figures)
+    return f"## {section.title}\n\n{load}\n\n{text}"
 
 
 def table(figures: Sequence[Figure]) -> str:
@@ -59,12 +67,8 @@ def _verdict(sections: Sequence[Measured]) -> str:
     missed = [figure for figure in judged if not figure.met]
     summary = f"**{len(judged) - len(missed)} of {len(judged)} targets are met.**\n"
     lines = [f"- **Missed:** {figure.name}: {_value(figure)}, target {_target(figure)}\n" for figure in missed]
+    lines += [f"- **Not measured:** all of {section.title}\n" for section in sections if section.failure]
     return summary + ("\n" + "".join(lines) if lines else "")
-
-
-def _section(section: Measured) -> str:
-    load = f"Load average {section.load_before:.1f} before, {section.load_after:.1f} after."
-    return f"## {section.title}\n\n{load}\n\n{table(section.figures)}"
 
 
 def _machine() -> str:

@@ -51,10 +51,9 @@ def test_every_contestant_is_measured_once_a_round() -> None:
 
 def judged(*tries: dict[str, float]) -> tuple[list[str], int]:
     """Play tries, each with the ratios of figures whose target is 1; return what failed, and after how many tries."""
-    left = iter(tries)
-    shown: list[object] = []
-    failed = far_off(lambda: [Figure(name, [value], target=1.0) for name, value in next(left).items()], shown.append)
-    return [figure.name for figure in failed], len(shown)
+    left = list(tries)
+    failed = far_off(lambda: [Figure(name, [value], target=1.0) for name, value in left.pop(0).items()])
+    return [figure.name for figure in failed], len(tries) - len(left)
 
 
 def test_a_ratio_fails_only_when_it_is_far_off_in_three_tries() -> None:

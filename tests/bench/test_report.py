@@ -33,6 +33,13 @@ def test_the_page_names_its_commit_once_and_every_missed_target_first() -> None:
     assert "| absent | not measured: RALPH_RUBY names no checkout |  | 0 |  |  |" in page
 
 
+def test_a_section_that_failed_is_named_first() -> None:
+    failed = Measured("Dashboard", "abc", [], 0, 0, "it printed nothing")
+    head, _, rest = report.page([Measured("One", "abc", FIGURES, 0, 0), failed], "abc").partition("## One")
+    assert "- **Not measured:** all of Dashboard\n" in head
+    assert "\nNot measured: it printed nothing\n" in rest
+
+
 def test_a_section_of_another_commit_is_refused() -> None:
     old, new = Measured("Old", "abc", FIGURES, 0, 0), Measured("New", "def", FIGURES, 0, 0)
     with pytest.raises(MixedCommits, match="Old on abc"):
