@@ -80,7 +80,7 @@ lock: $(VENV)/.locked
 	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(FUZZ_LOCK) requirements/fuzz.in
 
 clean:
-	rm -rf $(VENV) dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist .flakes .hypothesis .pytest_cache .ruff_cache
 
 # --no-deps: the lock is whole. Left to resolve, pip 23.2 meets an extra that the lock leaves out (`psycopg[binary]`),
 # looks for the newest version of it, and then misses that version's hash.
