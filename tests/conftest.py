@@ -7,8 +7,10 @@ import itertools
 import os
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,10 +19,11 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.support import tools  # noqa: F401 - it looks at the real environment when it is imported: before the guard
+from tests.support import tools  # looks at the real environment when it is imported: before the guard
 from tests.support.batches import Batch
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
+from tests.support.outside import Bounds, watching_files
 from tests.support.postgres import Postgres, postgres_server
 from tests.support.ralph_process import Ralph
 from tests.support.responses_api import ServeResponses
@@ -28,7 +31,12 @@ from tests.support.scripted_agent import ClaudeScript
 from tests.support.waiting import kill_tree
 
 AGENTS = ("claude", "codex", "ralph-claude")
-OURS = ("RALPH_", "GIT_", "ANTHROPIC_", "CLAUDE", "OPENAI_", "CODEX_")
+KEPT = ("PATH", "LD_LIBRARY_PATH", "WRITE_GOLDEN", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_", "COV")
+"""How the names begin that a test sees of the user's environment; coverage needs the last to measure processes."""
+ROOT = Path(__file__).parent.parent
+HOME = Path.home()
+USER_FILES = tuple(HOME / name for name in (".gitconfig", ".config/git", ".config/ralph", ".config/ralph/config.toml"))
+"""What a child process that lost HOME would write to. Not ralph's runs: they change if ralph runs these tests."""
 ME = psutil.Process()
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -48,10 +56,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def usual_signals() -> None:
-    """Heed what a shell that started the tests in the background told us to ignore: our children inherit it."""
+def usual_process() -> None:
+    """Replace what the tests and their children inherit from the shell that started them."""
+    # A shell has a process in the background ignore these two.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.umask(0o022)
+    os.environ["TZ"] = "UTC"
+    time.tzset()
 
 
 @pytest.fixture(scope="session")
@@ -70,36 +82,60 @@ def known_children() -> set[psutil.Process]:
     return set(ME.children())
 
 
+@pytest.fixture(scope="session")
+def bounds(tmp_path_factory: pytest.TempPathFactory) -> Bounds:
+    """The directories that tests may write to, and the user's own that they may not even read."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    golden = [ROOT / "tests"] if "WRITE_GOLDEN" in os.environ else []
+    return Bounds(
+        own=(shared, ROOT / ".hypothesis", ROOT / ".pytest_cache", *golden),
+        private=(HOME, Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), Path("/etc/gitconfig")),
+        public=(ROOT, tools.CACHE, *map(Path, (sys.prefix, sys.base_prefix, *sys.path))),
+    )
+
+
 @pytest.fixture(autouse=True)
-def world(worlds: Iterator[Path], known_children: set[psutil.Process]) -> Iterator[Path]:
-    """Give the test a home directory, and hold it to leaving no process, no thread and no changed environment."""
+def world(worlds: Iterator[Path], known_children: set[psutil.Process], bounds: Bounds) -> Iterator[Path]:
+    """Give the test a home directory and an environment; fail it if it leaves anything behind or goes outside."""
     directory = next(worlds)
     directory.mkdir()
     threads = set(threading.enumerate())
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(OURS)]:
+        for name in [name for name in os.environ if not name.startswith(KEPT)]:
             patch.delenv(name)
         for name, value in world_env(directory).items():
             patch.setenv(name, value)
+        patch.setattr(tempfile, "tempdir", os.environ["TMPDIR"])  # tempfile looks at the variable only once
         environment = _environment()
-        yield directory
-        complaints = [
+        user_files = _stamps(USER_FILES)
+        with watching_files(bounds) as outside:
+            yield directory
+        outside += [f"changed {path}" for path, _ in sorted(user_files ^ _stamps(USER_FILES))]
+        left = [
             *_changed(environment, _environment()),
             *_left_threads(threads),
             *_left_processes(known_children),
         ]
         os.environ.update(environment)
-    if complaints:
-        pytest.fail("the test left behind: " + "; ".join(complaints))
+    if left:
+        pytest.fail("the test left behind: " + "; ".join(left))
+    if outside:
+        pytest.fail("the test went outside its directories: " + "; ".join(dict.fromkeys(outside)))
 
 
 def world_env(directory: Path) -> dict[str, str]:
-    """The variables that keep a program's files inside the directory."""
+    """The variables that keep a program's files in the directory and give it a usual language and time zone."""
     home = directory / "home"
     home.mkdir(exist_ok=True)
     (home / "gitconfig").touch()
+    scratch = directory / "tmp"
+    scratch.mkdir(exist_ok=True)
     return {
         "HOME": str(home),
+        "TMPDIR": str(scratch),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
         "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_STATE_HOME": str(home / "state"),
         "XDG_CACHE_HOME": str(home / "cache"),
@@ -107,6 +143,7 @@ def world_env(directory: Path) -> dict[str, str]:
         "RALPH_DIR": str(directory / "ralph"),
         "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
         "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": str(directory.parent.parent),
     }
 
 
@@ -129,7 +166,7 @@ def ralph(repo: Path, world: Path, bin_dir: Path) -> Ralph:
     """Run ralph in `repo`; of the machine's environment it sees only a PATH without any agent."""
     elsewhere = [path for path in os.environ["PATH"].split(os.pathsep) if not _holds_agent(Path(path))]
     path = os.pathsep.join([str(bin_dir), *elsewhere])
-    return Ralph(repo, {"PATH": path, "LANG": "C.UTF-8", **world_env(world)})
+    return Ralph(repo, {"PATH": path, **world_env(world)})
 
 
 @pytest.fixture
@@ -179,6 +216,10 @@ def _changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
     for name in after.keys() - before.keys():
         del os.environ[name]
     return [f"changed variable {name}" for name in sorted(names)]
+
+
+def _stamps(files: Iterable[Path]) -> set[tuple[Path, int]]:
+    return {(file, file.stat().st_mtime_ns) for file in files if file.exists()}
 
 
 def _left_threads(before: set[threading.Thread]) -> list[str]:

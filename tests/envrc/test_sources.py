@@ -167,6 +167,7 @@ def test_too_many_files_are_said_to_be(root: Path) -> None:
     ["''", '"', "trap ''", "\\", "source", "a ''\n(((", "source_up x y", "\x00 \udcff", "<<", f"eval {'a' * 300}"],
 )
 def test_whatever_it_holds_it_can_be_looked_at(root: Path, text: str) -> None:
+    (root.parent / "x").touch()  # `source_up x` looks no further up than here
     (root / ".envrc").write_bytes(text.encode("utf-8", "surrogateescape"))
     assert not look(root, root).unreadable
 

@@ -15,15 +15,15 @@ import pytest
 
 from tools import fetch
 
-_CACHE = fetch.cache_dir(os.environ)
+CACHE = fetch.cache_dir(os.environ)
 _REQUIRED = os.environ.get("RALPH_REQUIRE_REAL") == "1"
 
 
 def find(name: str) -> Path:
     """Return the program's path; without it skip the test and say why, or fail it where the real thing is required."""
     tool = fetch.pinned()[name]
-    path = tool.path(_CACHE)
-    return path if path.exists() else lacking(fetch.why_missing(tool, _CACHE))
+    path = tool.path(CACHE)
+    return path if path.exists() else lacking(fetch.why_missing(tool, CACHE))
 
 
 def direnv() -> Path:
@@ -33,10 +33,10 @@ def direnv() -> Path:
     everywhere, and this is a package of one release of one distribution.
     """
     tool = fetch.pinned()["direnv"]
-    if tool.path(_CACHE).exists():
-        return tool.path(_CACHE)
+    if tool.path(CACHE).exists():
+        return tool.path(CACHE)
     installed = shutil.which("direnv")
-    return Path(installed) if installed else pytest.skip(fetch.why_missing(tool, _CACHE))
+    return Path(installed) if installed else pytest.skip(fetch.why_missing(tool, CACHE))
 
 
 def libfaketime() -> Path:
