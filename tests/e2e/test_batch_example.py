@@ -8,12 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.git_repos import git
 from tests.support.ralph_process import Ralph
 
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.long
 def test_the_example_does_what_readme_shows(tmp_path: Path, ralph: Ralph) -> None:
     program = os.path.relpath(Path(sys.executable).with_name("ralph-runs"), ROOT)
     env = {**ralph.env, "TMPDIR": str(tmp_path)}

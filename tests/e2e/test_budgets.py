@@ -1,6 +1,7 @@
 """Budgets hold while a session works: with the real Claude Code, and with `ralph-claude` in its place.
 
 The scripted model's own ledger is the judge: what it served, at list price, exceeds no limit by more than one call.
+`make test` runs one story of each kind, `make long` all of them with both programs.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def deaf_and_slow(number: int, request: dict[str, Any]) -> Reply:
     return work() if number < 11 else work(3)
 
 
-@pytest.fixture(params=["claude", "ralph-claude"])
+@pytest.fixture(params=["claude", pytest.param("ralph-claude", marks=pytest.mark.long)])
 def run_claude(request: pytest.FixtureRequest, ralph: Ralph, repo: Path, bin_dir: Path, world: Path) -> ClaudeRun:
     ours = Path(sys.executable).with_name("ralph-claude")
     (bin_dir / "claude").symlink_to(ours if request.param == "ralph-claude" else tools.find("claude"))
@@ -103,13 +104,21 @@ def test_a_call_costs_what_the_tests_take_it_for() -> None:
     assert pricing.shipped().dollars("claude-sonnet-5-5", tokens) == pytest.approx(ONE_CALL)
 
 
+COST, TOKENS = ["--max-cost", f"{10.5 * ONE_CALL:.6f}"], ["--max-tokens", str(int(10.5 * USAGE.total))]
+
+
 @pytest.mark.parametrize(
-    ("limit", "calls"),
-    [(["--max-cost", f"{10.5 * ONE_CALL:.6f}"], 11), (["--max-tokens", str(int(10.5 * USAGE.total))], 11)],
-    ids=["cost", "tokens"],
+    ("run_claude", "limit"),
+    [
+        pytest.param("claude", COST, id="claude-cost"),
+        pytest.param("ralph-claude", TOKENS, id="ralph-claude-tokens"),
+        pytest.param("claude", TOKENS, id="claude-tokens", marks=pytest.mark.long),
+        pytest.param("ralph-claude", COST, id="ralph-claude-cost", marks=pytest.mark.long),
+    ],
+    indirect=["run_claude"],
 )
 def test_at_nine_tenths_the_agent_is_told_to_wrap_up_and_its_answer_counts(
-    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str], calls: int
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str]
 ) -> None:
     api = messages_api(obedient)
 
@@ -119,7 +128,7 @@ def test_at_nine_tenths_the_agent_is_told_to_wrap_up_and_its_answer_counts(
     assert ends(done) == ["ok"]
     assert commits(repo)[-1].body.startswith("Wrapped up.")
     pleas = [told_to_wrap_up(served.request) for served in api.ledger.main]
-    assert pleas == [False] * (calls - 1) + [True], "told after the call that brought it to 90 %, and then one call"
+    assert pleas == [False] * 10 + [True], "told after the call that brought it to 90 %, and then one call"
     assert sum(PLEA in words for words in api.ledger.main[-1].user_texts) == 1
     found = result(repo)
     assert found["reason"] == "limit reached: --max-iterations"
@@ -127,8 +136,15 @@ def test_at_nine_tenths_the_agent_is_told_to_wrap_up_and_its_answer_counts(
     assert found["cost_usd"] == pytest.approx(dollars(api.ledger))
 
 
-@pytest.mark.parametrize("limited", ["cost", "tokens"])
-@pytest.mark.parametrize("headroom", [0.1, 0.95])
+@pytest.mark.parametrize(
+    ("limited", "headroom"),
+    [
+        ("tokens", 0.95),
+        pytest.param("tokens", 0.1, marks=pytest.mark.long),
+        pytest.param("cost", 0.95, marks=pytest.mark.long),
+        pytest.param("cost", 0.1, marks=pytest.mark.long),
+    ],
+)
 def test_an_agent_that_will_not_wrap_up_is_stopped_within_one_call(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limited: str, headroom: float
 ) -> None:
@@ -148,6 +164,7 @@ def test_an_agent_that_will_not_wrap_up_is_stopped_within_one_call(
     assert not any("failures in a row" in note for note in notes(done)), "a limit of the run is no failure"
 
 
+@pytest.mark.long
 def test_the_rest_of_the_money_goes_to_the_agent_and_limits_hold_over_sessions_and_corrections(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -169,6 +186,7 @@ def test_the_rest_of_the_money_goes_to_the_agent_and_limits_hold_over_sessions_a
     assert result(repo)["cost_usd"] == pytest.approx(dollars(api.ledger))
 
 
+@pytest.mark.long
 def test_a_limit_of_one_session_is_a_failure_and_the_next_one_begins(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -185,8 +203,11 @@ def test_a_limit_of_one_session_is_a_failure_and_the_next_one_begins(
     assert len(api.ledger.main) == 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "limit", [["--max-cost", f"{3.5 * ONE_CALL:.6f}"], ["--max-tokens", str(int(3.5 * USAGE.total))]]
+    "limit",
+    [["--max-cost", f"{3.5 * ONE_CALL:.6f}"], ["--max-tokens", str(int(3.5 * USAGE.total))]],
+    ids=["cost", "tokens"],
 )
 def test_a_verdict_counts_though_its_call_goes_beyond_the_limit(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str]
@@ -202,8 +223,11 @@ def test_a_verdict_counts_though_its_call_goes_beyond_the_limit(
     assert result(repo)["cost_usd"] == pytest.approx(4 * ONE_CALL)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "limit", [["--max-cost", f"{2.6 * ONE_CALL:.6f}"], ["--max-tokens", str(int(2.6 * USAGE.total))]]
+    "limit",
+    [["--max-cost", f"{2.6 * ONE_CALL:.6f}"], ["--max-tokens", str(int(2.6 * USAGE.total))]],
+    ids=["cost", "tokens"],
 )
 def test_a_verdict_counts_though_other_tools_follow_it_in_its_message(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, limit: list[str]
@@ -219,6 +243,7 @@ def test_a_verdict_counts_though_other_tools_follow_it_in_its_message(
     assert result(repo)["cost_usd"] == pytest.approx(3 * ONE_CALL)
 
 
+@pytest.mark.long
 def test_the_call_that_the_limit_falls_into_is_heard_out(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -232,6 +257,7 @@ def test_the_call_that_the_limit_falls_into_is_heard_out(
     assert [served.complete for served in api.ledger.main] == [True] * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "blocks", [[text("I stop.")], [tool("StructuredOutput", nonsense=1)]], ids=["text only", "an invalid verdict"]
 )
@@ -258,6 +284,7 @@ def test_an_answer_without_a_verdict_is_the_last_call(
     assert api.ledger.tokens.total <= 11 * USAGE.total
 
 
+@pytest.mark.long
 def test_a_call_that_was_cut_stays_paid_for(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     """The agent's own figure leaves it out; a loop around ralph must not spend without end."""
     api = messages_api(lambda number, request: work() if number == 1 else Stall("mid_stream"))
@@ -278,6 +305,7 @@ def test_a_call_that_was_cut_stays_paid_for(repo: Path, run_claude: ClaudeRun, m
     assert not ends(again), "no session was held"
 
 
+@pytest.mark.long
 def test_time_is_told_and_then_ends_the_session(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     api = messages_api(lambda number, request: summary("Wrapped up.") if told_to_wrap_up(request) else work_until_cut())
 
@@ -288,6 +316,7 @@ def test_time_is_told_and_then_ends_the_session(repo: Path, run_claude: ClaudeRu
     assert commits(repo)[-1].body.startswith("Wrapped up.")
 
 
+@pytest.mark.long
 def test_a_model_without_a_price_is_said_once_and_held_by_its_agents_own_budget(
     repo: Path, request: pytest.FixtureRequest, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -304,6 +333,7 @@ def test_a_model_without_a_price_is_said_once_and_held_by_its_agents_own_budget(
     assert result(repo)["reason"] == f"limit reached: {'--max-iterations' if ours else '--max-cost'}"
 
 
+@pytest.mark.long
 def test_what_a_session_had_spent_when_ralph_was_killed_counts_by_its_price(
     repo: Path, ralph: Ralph, run_claude: ClaudeRun, messages_api: ServeMessages, world: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 They agree on the events (kinds, order, subtypes, blocks, what tools answered), on exit codes, on what became of the
 tree, and on how often the model was asked. The few deliberate differences are at the end, both sides asserted.
+`make test` plays the few stories in `SHORT`, `make long` all the others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -400,7 +401,17 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-@pytest.mark.parametrize("name", STORIES)
+SHORT = ("work", "no key", "junk said", "unknown flag", "version")
+"""What `make test` plays: a session of several tools, two that come to nothing, and a refusal."""
+
+
+def each(stories: Iterable[str]) -> pytest.MarkDecorator:
+    """Parametrise a test by `name`; what is not in `SHORT` is marked `long`."""
+    marks = {name: () if name in SHORT else (pytest.mark.long,) for name in stories}
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in marks])
+
+
+@each(STORIES)
 def test_the_same_story(stage: Stage, name: str) -> None:
     story = STORIES[name]
     real, ours = stage.play(story)
@@ -408,7 +419,7 @@ def test_the_same_story(stage: Stage, name: str) -> None:
     assert (ours.exit_code, ours.tree) == (real.exit_code, real.tree)
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@each(OUTPUTS)
 def test_the_same_output(stage: Stage, name: str) -> None:
     story = OUTPUTS[name]
     real, ours = stage.play(story)
@@ -421,6 +432,7 @@ def test_the_same_output(stage: Stage, name: str) -> None:
         assert ours.stdout == real.stdout
 
 
+@pytest.mark.long
 def test_the_same_pieces_of_messages(stage: Stage) -> None:
     said = Say(thinking("hm"), text("I look"), bash("echo out"), usage=Tokens(1000, 500, 30, 20))
     args = (*STREAM, *TRUSTED, *WITH_SCHEMA, "--include-partial-messages")
@@ -442,14 +454,14 @@ def _documents(stdout: str) -> list[Event]:
     return document if isinstance(document, list) else [document]
 
 
-@pytest.mark.parametrize("name", REFUSALS)
+@each(REFUSALS)
 def test_the_same_refusal(stage: Stage, name: str) -> None:
     real, ours = stage.play(Story([], REFUSALS[name]))
     assert (ours.exit_code, ours.stdout) == (real.exit_code, real.stdout)
     assert ours.stderr.replace(str(ours.repo), REPO) == real.stderr.replace(str(real.repo), REPO)
 
 
-@pytest.mark.parametrize("name", WORDED_BY_A_PARSER)
+@each(WORDED_BY_A_PARSER)
 def test_the_same_refusal_in_the_words_of_another_parser(stage: Stage, name: str) -> None:
     real, ours = stage.play(Story([], WORDED_BY_A_PARSER[name]))
     assert (ours.exit_code, ours.stdout) == (real.exit_code, real.stdout) == (1, "")
@@ -468,6 +480,7 @@ def test_difference_two_system_prompts_are_a_contradiction(stage: Stage) -> None
     assert "Cannot use both --system-prompt and --system-prompt-file" in ours.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flag", ["--continue", "--fork-session"])
 def test_difference_a_session_that_goes_on_is_refused(stage: Stage, flag: str) -> None:
     """It would mean something else to begin afresh, which is what 2.1.325 does in a new directory."""
@@ -477,6 +490,7 @@ def test_difference_a_session_that_goes_on_is_refused(stage: Stage, flag: str) -
     assert flag in ours.stderr
 
 
+@pytest.mark.long
 def test_difference_the_price_of_an_unknown_model_is_not_guessed(stage: Stage) -> None:
     """2.1.325 charges it like its own default model, and says so only in `costBasis`."""
     story = Story([Say("hello")], (*STREAM, *TOOLS, "--model", "gpt-9"), one_message)
@@ -487,6 +501,7 @@ def test_difference_the_price_of_an_unknown_model_is_not_guessed(stage: Stage) -
     assert ours["usage"]["input_tokens"] == real["usage"]["input_tokens"]
 
 
+@pytest.mark.long
 def test_difference_the_default_tools_are_those_we_have(stage: Stage) -> None:
     """The others (web, agents, schedules) have no counterpart; what ralph and spec 1 name, is there."""
     real, ours = (set(told.events[0]["tools"]) for told in stage.play(Story([Say("hello")], STREAM, one_message)))
@@ -495,6 +510,7 @@ def test_difference_the_default_tools_are_those_we_have(stage: Stage) -> None:
     assert "WebSearch" in real - ours
 
 
+@pytest.mark.long
 def test_difference_paths_outside_are_refused_even_when_the_tool_is_allowed(stage: Stage, tmp_path: Path) -> None:
     """2.1.325 reads anything once Read is allowed; ours stays in the working directory and what --add-dir adds."""
     outside = tmp_path / "outside.txt"
@@ -509,6 +525,7 @@ def test_difference_paths_outside_are_refused_even_when_the_tool_is_allowed(stag
     assert real.exit_code == ours.exit_code == 0
 
 
+@pytest.mark.long
 def test_difference_a_message_that_was_cut_is_charged(stage: Stage) -> None:
     """The API charges for what it has begun; 2.1.325 leaves it out of its own figures."""
 

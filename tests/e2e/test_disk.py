@@ -204,6 +204,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_disk_at_any_call_is_no_bug_and_the_next_start_goes_on(
     tmp_path: Path, ralph: Ralph, fault: str

@@ -34,8 +34,15 @@ def goal(repo: Path) -> Path:
 def claude(ralph: Ralph, bin_dir: Path, world: Path) -> Ralph:
     """A ralph whose `claude` is the real one, which does not try again by itself."""
     (bin_dir / "claude").symlink_to(tools.find("claude"))
-    ralph("config", "set", "agents.claude.max_retries", "0")
+    configure(ralph, "max_retries = 0\n")
     return Ralph(ralph.repo, {**claude_env(world / "home", "http://127.0.0.1:9"), **ralph.env})
+
+
+def configure(ralph: Ralph, claude: str) -> None:
+    """Give the user's configuration of the agent claude."""
+    config = Path(ralph.env["XDG_CONFIG_HOME"]) / "ralph" / "config.toml"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(f"[agents.claude]\n{claude}")
 
 
 def ends_of(done: Finished) -> list[str]:
@@ -46,9 +53,11 @@ def ends_of(done: Finished) -> list[str]:
     ("reply", "end", "exit_code"),
     [
         pytest.param(Fail(401, "authentication_error", "invalid bearer token"), "auth", 6, id="401"),
-        pytest.param(Fail(403, "permission_error", "your key may not use this"), "auth", 6, id="403"),
+        pytest.param(
+            Fail(403, "permission_error", "your key may not use this"), "auth", 6, id="403", marks=pytest.mark.long
+        ),
         pytest.param(Fail(429, "rate_limit_error", "too many requests"), "overloaded", 143, id="429"),
-        pytest.param(Fail(529, "overloaded_error", "Overloaded"), "overloaded", 143, id="529"),
+        pytest.param(Fail(529, "overloaded_error", "Overloaded"), "overloaded", 143, id="529", marks=pytest.mark.long),
     ],
 )
 def test_an_api_that_refuses(
@@ -78,6 +87,7 @@ def test_nobody_listens(claude: Ralph) -> None:
     assert (done.exit_code, ends_of(done)) == (143, ["network"]), done
 
 
+@pytest.mark.long
 def test_a_stream_that_stalls(claude: Ralph, messages_api: ServeMessages) -> None:
     api = messages_api([Stall("mid_stream"), DONE])
 
@@ -97,7 +107,7 @@ def test_a_prompt_that_is_too_long_is_shrunk_once(repo: Path, claude: Ralph, mes
 
 
 def test_turns_that_run_out(repo: Path, claude: Ralph, messages_api: ServeMessages) -> None:
-    claude("config", "set", "agents.claude.extra_args", "--max-turns 1")
+    configure(claude, 'max_retries = 0\nextra_args = ["--max-turns", "1"]\n')
     look = Say(text("Let me look."), tool("Bash", command="true", description="look"))
     api = messages_api(lambda number, request: look)
 
@@ -107,6 +117,7 @@ def test_turns_that_run_out(repo: Path, claude: Ralph, messages_api: ServeMessag
     assert result(repo)["tokens"] == api.ledger.tokens.total, "a failure is paid for, too"
 
 
+@pytest.mark.long
 def test_a_killed_claude_is_tried_again_at_once(repo: Path, claude: Ralph, messages_api: ServeMessages) -> None:
     api = messages_api([Stall("mid_stream"), DONE])
     with claude.start("run", "goal.md", "--json", env={"ANTHROPIC_BASE_URL": api.url}) as running:

@@ -164,7 +164,7 @@ def test_an_agent_that_is_silent_when_its_time_is_up_hangs_and_the_next_is_told_
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param('{"type":"system","subtype":"status"}', id="lines that mean nothing"),
+        pytest.param('{"type":"system","subtype":"status"}', id="lines that mean nothing", marks=pytest.mark.long),
         pytest.param("x" * 4000, id="garbage"),
     ],
 )
