@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ralph.errors import UsageError
+from ralph.runners.options import AgentOptions
+from ralph.runners.ralph_claude import find_demo
 from tests.support.git_repos import commits, git
 from tests.support.ralph_process import Ralph
 
@@ -17,59 +19,39 @@ ROOT = Path(__file__).parent.parent.parent
 PLAY = ROOT / "examples" / "demo" / "play"
 
 
-Play = Callable[..., str]
-
-
-@pytest.fixture
-def play(tmp_path: Path, ralph: Ralph) -> Play:
-    def play(**extra: str) -> str:
-        script = Path(sys.executable).with_name("ralph")
-        env = {**ralph.env, "TMPDIR": str(tmp_path), **extra}
-        done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
-
-    return play
-
-
-@pytest.fixture
-def played(play: Play) -> str:
-    return play()
-
-
 def repository(tmp_path: Path) -> Path:
     (place,) = tmp_path.glob("ralph-demo.*")
     return place / "slugs"
 
 
-def test_a_refused_done_and_a_proven_one_by_real_edits(tmp_path: Path, played: str) -> None:
-    repo = repository(tmp_path)
-    assert [commit.trailers["Ralph-Verdict"] for commit in commits(repo)[1:]] == ["CONTINUE", "DONE", "DONE"]
-    assert "unicodedata" in git(repo, "show", "HEAD:slugs.py")
-    assert git(repo, "show", "HEAD~3:test_slugs.py") == git(repo, "show", "HEAD:test_slugs.py")
-    assert subprocess.run([repo / ".ralph" / "check"], cwd=repo, capture_output=True).returncode == 0
-    assert "the model is scripted" in played
-    assert played.count("DONE is withdrawn") == 1
-    assert "result     done: proven by .ralph/check" in played
-
-
-def test_nothing_outside_its_own_directory_is_touched(
-    tmp_path: Path, repo: Path, world: Path, ralph: Ralph, play: Play
+def test_it_prints_what_readme_shows_and_touches_nothing_of_the_users(
+    tmp_path: Path, repo: Path, world: Path, ralph: Ralph
 ) -> None:
-    """Not even where a hook or a tool has pointed git at a repository of the user's."""
+    """A refused DONE and a proven one, by real edits; even where a hook has pointed git at the user's repository."""
     before = git(repo, "rev-parse", "HEAD")
-    play(GIT_DIR=str(repo / ".git"), GIT_WORK_TREE=str(repo), GIT_INDEX_FILE=str(repo / ".git" / "index"))
-    assert repository(tmp_path).is_dir()
+    theirs = {"GIT_DIR": f"{repo}/.git", "GIT_WORK_TREE": str(repo), "GIT_INDEX_FILE": f"{repo}/.git/index"}
+    env = {**ralph.env, "TMPDIR": str(tmp_path), **theirs}
+    script = Path(sys.executable).with_name("ralph")
+    done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+
+    shown = re.search(r"make demo.*?```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert shown is not None
+    assert anonymous(shown[1]).splitlines() == anonymous(done.stdout).splitlines()
+    assert "the model is scripted" in done.stdout
+    assert done.stdout.count("DONE is withdrawn") == 1
+    assert "result     done: proven by .ralph/check" in done.stdout
+
+    played = repository(tmp_path)
+    assert [commit.trailers["Ralph-Verdict"] for commit in commits(played)[1:]] == ["CONTINUE", "DONE", "DONE"]
+    assert "unicodedata" in git(played, "show", "HEAD:slugs.py")
+    assert git(played, "show", "HEAD~3:test_slugs.py") == git(played, "show", "HEAD:test_slugs.py")
+    assert subprocess.run([played / ".ralph" / "check"], cwd=played, capture_output=True).returncode == 0
+
     assert git(repo, "rev-parse", "HEAD") == before
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "config", "--local", "--list").count("user.name") <= 1
     assert not (world / "ralph").exists()
-
-
-def test_the_readme_shows_what_it_prints(played: str) -> None:
-    shown = re.search(r"make demo.*?```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert shown is not None
-    assert anonymous(shown[1]).splitlines() == anonymous(played).splitlines()
 
 
 def anonymous(text: str) -> str:
@@ -93,29 +75,32 @@ def test_another_script_can_take_its_place(repo: Path, tmp_path: Path, ralph: Ra
     assert git(repo, "show", "HEAD:answer.txt") == "42"
 
 
-def test_a_script_that_is_not_there_is_refused(repo: Path, ralph: Ralph) -> None:
+def test_a_script_that_cannot_be_played_is_refused_before_anything_is_written(
+    repo: Path, tmp_path: Path, ralph: Ralph
+) -> None:
+    (tmp_path / "script.json").write_text("{bad")
     goal = str(ROOT / "examples" / "goals" / "answer.md")
-    refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": "/nowhere/script.json"})
-    assert refused.exit_code == 2
-    assert "RALPH_DEMO_SCRIPT: /nowhere/script.json is no file" in refused.stderr
+    refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": str(tmp_path / "script.json")})
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert f"RALPH_DEMO_SCRIPT: {tmp_path / 'script.json'} is no script: not JSON: " in refused.stderr
+    assert not (repo / ".ralph").exists()
 
 
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        ("{bad", "not JSON: "),
-        ("{}", "a script is not a list"),
-        ("[1]", "a session is not a list"),
-        ("[[1]]", "a turn is not a list"),
-        ("[[[1]]]", "a block has no type"),
+        (None, "is no file"),
+        ("{bad", "is no script: not JSON: "),
+        ("{}", "is no script: a script is not a list"),
+        ("[1]", "is no script: a session is not a list"),
+        ("[[1]]", "is no script: a turn is not a list"),
+        ("[[[1]]]", "is no script: a block has no type"),
     ],
 )
-def test_a_script_that_cannot_be_played_is_refused(
-    repo: Path, tmp_path: Path, ralph: Ralph, script: str, fault: str
-) -> None:
-    (tmp_path / "script.json").write_text(script)
-    goal = str(ROOT / "examples" / "goals" / "answer.md")
-    refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": str(tmp_path / "script.json")})
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert f"RALPH_DEMO_SCRIPT: {tmp_path / 'script.json'} is no script: {fault}" in refused.stderr
-    assert not (repo / ".ralph").exists()
+def test_the_fault_in_a_script_is_named(tmp_path: Path, script: str | None, fault: str) -> None:
+    path = tmp_path / "script.json"
+    if script is not None:
+        path.write_text(script)
+    with pytest.raises(UsageError) as refused:
+        find_demo(AgentOptions(), {"RALPH_DEMO_SCRIPT": str(path)})
+    assert str(refused.value).startswith(f"RALPH_DEMO_SCRIPT: {path} {fault}")
