@@ -104,17 +104,9 @@ def test_one_that_nobody_trusts_is_not_executed(
     assert not evaluated(repo)
     assert {"direnv", "bash", "sleep", "touch"} & set(executed(tmp_path / "trace")) == set()
     assert header(done) == f"not used: nobody has trusted it; look at it, then: ralph trust {repo}"
+    assert done.stdout.count("nobody has trusted it") == 1
     assert f'"envrc":"{header(done)}"' in (run_directory(repo) / "events.ndjson").read_text()
     assert "FROM_ENVRC" not in seen(agent)
-
-
-def test_that_it_is_not_used_is_also_an_event(ralph: Ralph, claude_script: ClaudeScript) -> None:
-    done_once(claude_script)
-
-    done = ralph("run", "goal.md", "--json")
-
-    said = [event["text"] for event in done.events_of("text")]
-    assert [text for text in said if ".envrc is not used: nobody has trusted it" in text]
 
 
 @pytest.mark.parametrize("trust", ["ralph trust", "direnv allow", "--trust-envrc"])
@@ -139,6 +131,8 @@ def test_one_that_is_trusted_reaches_the_agent_and_the_check(
     assert SECRET not in done.stdout + done.stderr
     kept = [path for folder in (world / "ralph", run_directory(repo)) for path in folder.rglob("*") if path.is_file()]
     assert [path for path in kept if SECRET.encode() in path.read_bytes()] == []
+    own = subprocess.run([direnv, "export", "json"], cwd=repo, env=ralph.env, capture_output=True, text=True)
+    assert ("is blocked" in own.stderr) is (trust != "direnv allow"), "ralph tells direnv to allow nothing"
 
 
 def test_a_trusted_one_that_is_direnv_s_stays_direnv_s(ralph: Ralph, claude_script: ClaudeScript, direnv: Path) -> None:
@@ -149,18 +143,6 @@ def test_a_trusted_one_that_is_direnv_s_stays_direnv_s(ralph: Ralph, claude_scri
 
     assert header(ralph("run", "goal.md")).startswith("not used: nobody has trusted it")
     assert "FROM_ENVRC" not in seen(agent)
-
-
-def test_ralph_never_tells_direnv_to_allow_anything(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
-) -> None:
-    done_once(claude_script)
-    ralph("trust")
-    assert header(ralph("run", "goal.md")).startswith("2 variables by direnv")
-
-    said = subprocess.run([direnv, "export", "json"], cwd=repo, env=ralph.env, capture_output=True, text=True)
-
-    assert (said.returncode, "is blocked" in said.stderr) == (1, True)
 
 
 def test_what_the_user_s_own_direnv_knows_is_known_to_it(
@@ -180,11 +162,21 @@ def test_what_the_user_s_own_direnv_knows_is_known_to_it(
     assert header(done) == "2 variables by direnv: DATA, GREETING · not covered by trust: line 1 of .envrc (greet)"
 
 
-@pytest.mark.parametrize("deed", ["echo 'touch .git/evaluated' >> .envrc", "echo 'touch .git/evaluated' >> lib.sh"])
-@pytest.mark.parametrize("trust", ["ralph trust", "direnv allow", "--trust-envrc"])
+@pytest.mark.parametrize(
+    ("trust", "changed"),
+    [
+        ("ralph trust", ".envrc"),
+        ("--trust-envrc", "lib.sh"),
+        pytest.param("ralph trust", "lib.sh", marks=pytest.mark.long),
+        pytest.param("direnv allow", ".envrc", marks=pytest.mark.long),
+        pytest.param("direnv allow", "lib.sh", marks=pytest.mark.long),
+        pytest.param("--trust-envrc", ".envrc", marks=pytest.mark.long),
+    ],
+)
 def test_what_the_agent_changed_is_not_executed_at_the_next_start(
-    tmp_path: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path, trust: str, deed: str
+    tmp_path: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path, trust: str, changed: str
 ) -> None:
+    deed = f"echo 'touch .git/evaluated' >> {changed}"
     agent = claude_script([run(deed), summary("one")], [summary("two")], [summary("three")])
     flags = ["--trust-envrc"] if trust == "--trust-envrc" else []
     if trust == "ralph trust":
@@ -197,7 +189,6 @@ def test_what_the_agent_changed_is_not_executed_at_the_next_start(
 
     second = traced(ralph, tmp_path / "trace", "run", "goal.md", "--max-iterations", "2", *flags)
 
-    changed = ".envrc" if ".envrc" in deed else "lib.sh"
     assert (second.exit_code, len(commits(repo))) == (4, 4)
     assert not evaluated(repo)
     assert {"direnv", "bash", "touch"} & set(executed(tmp_path / "trace")) == set()
@@ -251,8 +242,15 @@ def test_one_that_appears_is_not_what_was_trusted(
     assert not evaluated(repo)
 
 
-@pytest.mark.parametrize("first", [["--trust-envrc"], []])
-@pytest.mark.parametrize("stands", [True, False])
+@pytest.mark.parametrize(
+    ("first", "stands"),
+    [
+        ([], True),
+        pytest.param(["--trust-envrc"], False, marks=pytest.mark.long),
+        pytest.param(["--trust-envrc"], True, marks=pytest.mark.long),
+        pytest.param([], False, marks=pytest.mark.long),
+    ],
+)
 def test_the_flag_of_a_new_run_does_not_trust_what_an_agent_wrote(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path, first: list[str], stands: bool
 ) -> None:
@@ -293,11 +291,10 @@ def test_folders_of_the_repository_that_were_on_path_keep_their_place(
 ) -> None:
     (repo / "scripts").mkdir()
     write_envrc(repo, "PATH_add scripts\n")
-    ralph("trust")
     agent = done_once(claude_script)
     path = f"{repo}/.venv/bin:{ralph.env['PATH']}"
 
-    assert ralph("run", "goal.md", env={"PATH": path}).exit_code == 0
+    assert ralph("run", "goal.md", "--trust-envrc", env={"PATH": path}).exit_code == 0
 
     assert agent.starts[0]["env"]["PATH"] == f"{repo}/scripts:{path}"
 
@@ -322,10 +319,9 @@ def test_a_run_whose_directory_was_lost_does_not_begin_anew(
 def test_the_agent_s_edits_change_nothing_in_the_start_that_runs(
     ralph: Ralph, claude_script: ClaudeScript, direnv: Path
 ) -> None:
-    ralph("trust")
     agent = claude_script([run("echo 'export FROM_ENVRC=new' > .envrc"), summary("one")], [summary("DONE")])
 
-    ralph("run", "goal.md")
+    ralph("run", "goal.md", "--trust-envrc")
 
     assert [start["env"]["FROM_ENVRC"] for start in agent.starts] == [SECRET, SECRET]
 
@@ -453,7 +449,6 @@ def test_one_that_hangs_can_be_interrupted(
 def test_a_dry_run_does_not_execute_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path) -> None:
     write_envrc(repo, MARK)
     done_once(claude_script)
-    ralph("trust")
 
     assert ralph("run", "goal.md", "--dry-run", "--trust-envrc").exit_code == 0
     assert not evaluated(repo)
@@ -539,9 +534,8 @@ def test_an_agent_that_only_its_path_has_is_not_taken(
     (tmp_path / "bin" / agent).write_text("#!/bin/sh\ntouch .git/evaluated\n")
     (tmp_path / "bin" / agent).chmod(0o755)
     write_envrc(repo, f"PATH_add {tmp_path}/bin\n")
-    ralph("trust")
 
-    refused = ralph("run", "goal.md", "--agent", agent)
+    refused = ralph("run", "goal.md", "--agent", agent, "--trust-envrc")
 
     assert (refused.exit_code, evaluated(repo), len(commits(repo))) == (6, False, 3)
     assert f"ralph config set agents.{agent}.path" in refused.stderr
@@ -652,9 +646,10 @@ def test_what_is_no_file_is_not_to_be_trusted_but_mended(
     assert (done.exit_code, header(done)) == (0, said)
 
 
-def test_that_it_is_not_used_is_said_once(ralph: Ralph, claude_script: ClaudeScript) -> None:
+def test_that_it_is_not_used_is_one_event_and_one_line_of_a_scout_s(ralph: Ralph, claude_script: ClaudeScript) -> None:
     done_once(claude_script)
-    assert ralph("run", "goal.md").stdout.count("nobody has trusted it") == 1
+    said = [event["text"] for event in ralph("run", "goal.md", "--json").events_of("text")]
+    assert sum(".envrc is not used: nobody has trusted it" in text for text in said) == 1
     assert ralph("understand").stdout.count("nobody has trusted it") == 1
 
 

@@ -62,10 +62,8 @@ def test_the_status_stays_while_the_transcript_scrolls_and_the_last_words_say_wh
     assert "changed    1 file, +2 -0" in ending
 
 
-def test_a_terminal_that_is_made_narrower_while_it_runs(
-    ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path
-) -> None:
-    claude_script([say("hello"), run(until(tmp_path / "go")), summary("DONE")])
+def test_a_terminal_that_is_made_narrower_while_it_runs_until_ctrl_c(ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([say("hello"), hang()])
     with RalphInTerminal(["run", "goal.md", "--max-iterations", "3"], ralph.repo, ralph.env, columns=200) as running:
         running.shows("iteration 1 of 3 · context ")
         for columns in (120, 90, 61, 200, 60):
@@ -75,8 +73,8 @@ def test_a_terminal_that_is_made_narrower_while_it_runs(
         )
         assert running.rows[-2].startswith("#1/3 · ")
         assert len(running.rows[-2]) < 60
-        (tmp_path / "go").touch()
-        assert running.wait() == 0
+        running.press("\x03")
+        assert running.wait() == 130
         assert left_as_it_was(running)
 
 
@@ -158,10 +156,20 @@ def test_more_and_less_is_told_as_the_user_likes(ralph: Ralph, claude_script: Cl
         assert "unseen" not in running.text
 
 
-def test_quitting_is_asked_once_and_then_is_ctrl_c(ralph: Ralph, claude_script: ClaudeScript) -> None:
+def test_only_keys_are_keys_and_quitting_is_asked_once_and_then_is_ctrl_c(
+    ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    """Pasted text, what a terminal answers and Ctrl-\\ are no keys; the last would leave the foot, and no result."""
     claude_script([say("hello"), hang()])
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
         running.shows("hello")
+        running.shows("p: pause")
+        assert running.said.count("\x1b[?2004h") == 1
+        running.press("\x1b[200~qq\nss\x1b[201~\x1b]11;rgb:qq/ss/pp\x07\x1bPqqs\x1b\\d")
+        running.shows("d: detail (all)")
+        assert running.rows[-1].startswith("p: pause · s: stop after"), "of all that only d was a key"
+        running.press("\x1cd")
+        running.shows("d: detail (in brief)")
         running.press("q")
         running.shows("stop now, as Ctrl-C does?")
         running.press("x")
@@ -171,32 +179,8 @@ def test_quitting_is_asked_once_and_then_is_ctrl_c(ralph: Ralph, claude_script: 
         running.press("y")
         assert running.wait() == 130
         assert left_as_it_was(running)
-        assert "result     stopped by q\n" in running.text
-
-
-def test_what_is_pasted_and_what_a_terminal_answers_is_no_key(ralph: Ralph, claude_script: ClaudeScript) -> None:
-    claude_script([say("hello"), hang()])
-    with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
-        running.shows("hello")
-        assert running.said.count("\x1b[?2004h") == 1
-        running.press("\x1b[200~qq\nss\x1b[201~\x1b]11;rgb:qq/ss/pp\x07\x1bPqqs\x1b\\d")
-        running.shows("d: detail (all)")
-        assert running.rows[-1].startswith("p: pause · s: stop after"), "of all that only d was a key"
-        running.press("\x03")
-        assert running.wait() == 130
         assert running.said.rindex("\x1b[?2004l") > running.said.rindex("\x1b[?2004h")
-
-
-def test_ctrl_backslash_is_no_key(ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path) -> None:
-    """It would end ralph on the spot, and leave its foot on the screen and no result."""
-    claude_script([say("hello"), run(until(tmp_path / "go")), summary("DONE")])
-    with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
-        running.shows("p: pause")
-        running.press("\x1cd")
-        running.shows("d: detail (all)")
-        (tmp_path / "go").touch()
-        assert running.wait() == 0
-        assert left_as_it_was(running)
+        assert "result     stopped by q\n" in running.text
 
 
 def test_before_ctrl_z_stops_it_the_terminal_is_given_back(

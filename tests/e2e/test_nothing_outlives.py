@@ -138,7 +138,12 @@ ENDINGS: dict[str, tuple[Callable[[list[Case]], None], list[Step], list[str]]] =
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+SHORT = ("normal end", "kill -9 of ralph")
+
+
+@pytest.mark.parametrize(
+    "ending", [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in ENDINGS]
+)
 def test_no_process_outlives_its_iteration(tmp_path: Path, ralph: Ralph, ending: str) -> None:
     for number in range(ROUNDS):
         directory = tmp_path / str(number)
