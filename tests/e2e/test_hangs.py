@@ -173,11 +173,12 @@ def test_an_agent_that_floods_its_stdout_is_ended_by_the_iteration_timeout(
 ) -> None:
     first_a_shell(bin_dir, f"echo '{INIT}'\nexec yes '{line}'")
 
-    done = ralph("run", "goal.md", "--iteration-timeout", "2s", "--quiet")
+    # One iteration: 2 seconds may be too few for another session on a busy machine; other tests prove that one follows.
+    done = ralph("run", "goal.md", "--iteration-timeout", "2s", "--max-iterations", "1", "--quiet")
 
     events = [json.loads(line) for line in (repo / ".ralph/runs/goal/events.ndjson").read_text().splitlines()]
     done = Finished(done.exit_code, done.stdout, done.stderr, events)
-    assert (done.exit_code, ends_of(done)) == (0, ["budget", "done"])
+    assert (done.exit_code, ends_of(done)) == (4, ["budget"])
     assert seconds_of(done) < 2 + GRACE
     raw_logs(repo)[0].unlink()  # it is large
 
