@@ -1,7 +1,8 @@
 """Which goals may start now, by the account that they would use and by their repository; and whom to tell otherwise."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ralph.batch.goals import BatchGoal, MergeMode, State
@@ -21,6 +22,8 @@ class Admission:
         self._store, self._repositories, self._gate = kit.store, kit.repositories, kit.gate
         self._controls, self._rules, self._agent = kit.controls, kit.rules, agent
         self._said: set[str] = set()
+        self._at_hand: dict[str, Repository] = {}
+        """The repositories of queued goals, by address: an address is resolved once a turn, not once a goal."""
 
     def account(self, goal: BatchGoal) -> str:
         """Whose account a goal would use, as far as that is known before it starts."""
@@ -34,16 +37,40 @@ class Admission:
         refused = self._gate.is_waiting(account) or self._gate.blocked_by(account) is not None
         if refused and not self._rules.merges_only(goal):
             return True
-        return not self._repositories.known(goal.repo).ready
+        return not self._repository(goal).ready
+
+    def behind_with_merges(self, goals: Iterable[BatchGoal]) -> Callable[[BatchGoal], bool]:
+        """Tell of which goals no attempt may start: their repository has proven work that waits for its turn to merge.
+
+        `goals` are those to be merged, or being merged. Merges of one repository go one at a time, and attempts take
+        the processor from them: started regardless, attempts pile up proven work on an ever older base. What is
+        merged just now holds nobody up, nor do merges of other repositories, which no attempt here makes longer; and
+        where a merge waits for something outside, attempts go on meanwhile.
+        """
+        waiting = Counter(self._repository(goal).mirror.path for goal in goals)
+
+        def is_behind(goal: BatchGoal) -> bool:
+            repository = self._repository(goal)
+            return waiting[repository.mirror.path] > 1 and not repository.merges_stand_still
+
+        return is_behind
+
+    def _repository(self, goal: BatchGoal) -> Repository:
+        if goal.repo not in self._at_hand:
+            self._at_hand[goal.repo] = self._repositories.known(goal.repo)
+        return self._at_hand[goal.repo]
 
     def turn_away(self, goals: Sequence[BatchGoal]) -> set[int]:
         """See that the repositories of queued goals are fetched; goals of one that cannot be had are stuck: which?"""
         turned_away: set[int] = set()
         out_of_reach: set[str] = set()
+        self._at_hand.clear()
         for goal in goals:
             if goal.state is not State.QUEUED:
                 continue
-            repository = self._repositories.prepared(goal.repo)
+            if goal.repo not in self._at_hand:
+                self._at_hand[goal.repo] = self._repositories.prepared(goal.repo)
+            repository = self._at_hand[goal.repo]
             self._tell(goal, repository)
             if repository.fault:
                 first = goal.repo not in out_of_reach  # it is one piece of news, however many goals it is about
@@ -74,9 +101,11 @@ class Admission:
         if repository.in_the_way:
             words = f"{repository.in_the_way}: nothing is merged there before they are committed or stashed"
             self._say(words, goal.repo)
-        if not repository.has_check and not self._rules.merge_unproven and not self._names_check(goal):
+        if not repository.has_check and not self._rules.merge_unproven:
             words = f"{where} has no .ralph/check on {repository.base}: what its goals do is unproven, and not merged"
-            self._say(f"{words} without --merge-unproven")
+            words += " without --merge-unproven"
+            if words not in self._said and not self._names_check(goal):  # its text is parsed only where it matters
+                self._say(words)
         if repository.mirror.upstream.path is not None and repository.base not in USUAL:
             self._say(f"{where}: work is merged to {repository.base}, which is its branch at present")
 

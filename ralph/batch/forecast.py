@@ -5,11 +5,11 @@ Goals differ: what is said is a range, and nothing at all before three have been
 
 import heapq
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.goals import BatchGoal, State
+from ralph.batch.goals import BatchGoal, Figures, State
 from ralph.batch.plan import waits_in_vain, whole_order
 from ralph.quantities import format_duration, format_money
 
@@ -68,16 +68,20 @@ class Forecast:
 
 
 def forecast(
-    goals: Sequence[BatchGoal], slots: int, sights: Mapping[int, Sight] | None = None, now: float = 0.0
+    goals: Sequence[BatchGoal],
+    done: Figures,
+    slots: int,
+    sights: Mapping[int, Sight] | None = None,
+    now: float = 0.0,
 ) -> Forecast | None:
     """Foretell what the goals left will take with so many slots; None: too few are done, or none is left.
 
-    `sights` are those at work, as their queue worker saw them at `now`: what they have used is not still to come.
+    `goals` are those that are queued or running, with those that they come after; others make no difference. `sights`
+    are those at work, as their queue worker saw them at `now`: what they have used is not still to come.
     """
-    left, done = _left(goals), [goal for goal in goals if goal.state is State.DONE]
+    left = _left(goals)
     seen = sights or {}
-    costs, tokens = _figures([goal.cost_usd for goal in done]), _figures([goal.tokens for goal in done])
-    times = _figures([goal.seconds for goal in done])
+    costs, tokens, times = _enough(done.cost_usd), _enough(done.tokens), _enough(done.seconds)
     if not left or not (costs or tokens or times):
         return None
     used_usd = [seen[goal.id].cost_usd if goal.id in seen else goal.cost_usd for goal in left]
@@ -92,9 +96,15 @@ def forecast(
     )
 
 
-def foretold(goals: Sequence[BatchGoal], bulletin: Bulletin) -> Forecast | None:
+def foretold(goals: Sequence[BatchGoal], done: Figures, bulletin: Bulletin) -> Forecast | None:
     """The same for a queue that is worked on, as its worker tells of it."""
-    return forecast(goals, bulletin.slots, bulletin.sights, bulletin.at)
+    return forecast(goals, done, bulletin.slots, bulletin.sights, bulletin.at)
+
+
+def figures_of(goals: Iterable[BatchGoal]) -> Figures:
+    """What goals that are done have used, where all goals are at hand; `Store.figures` asks the database for it."""
+    done = [goal for goal in goals if goal.state is State.DONE]
+    return Figures([goal.cost_usd for goal in done], [goal.tokens for goal in done], [goal.seconds for goal in done])
 
 
 def left_of(bulletin: Bulletin) -> Budget:
@@ -110,7 +120,7 @@ def _left(goals: Sequence[BatchGoal]) -> list[BatchGoal]:
     return at_work + [goal for goal in whole_order(supposed) if goal.id not in in_vain]
 
 
-def _figures(known: Sequence[float]) -> list[float]:
+def _enough(known: Sequence[float]) -> list[float]:
     """Those that say something: an agent that names no cost has none, and a goal merged by hand took no time."""
     figures = [figure for figure in known if figure > 0]
     return figures if len(figures) >= LEAST else []

@@ -1,6 +1,6 @@
 """A goal in the queue: what is known of it, which states it can be in, and how it gets from one to the next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -144,6 +144,15 @@ class BatchGoal:
     def closed(self) -> dict[str, float]:
         """What it has used, as that of runs which are over."""
         return {"spent_usd": self.cost_usd, "spent_tokens": self.tokens}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What each goal that is done has used."""
+
+    cost_usd: Sequence[float] = ()
+    tokens: Sequence[float] = ()
+    seconds: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """A goal's merge, in the lane of its repository: one at a time, beside all other work."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -42,7 +41,7 @@ class Lanes:
         self._controls.merging[goal.id] = time.time()
         self._controls.wake()  # there is a slot free
         try:
-            with self._turn(goal, repository.lane) as ours:
+            with self._turn(goal, repository) as ours:
                 if ours:
                     return self._merge(goal, outcome, mode, repository)
             return self._stopped(goal, outcome, mode, repository)
@@ -58,15 +57,18 @@ class Lanes:
             self._controls.merging.pop(goal.id, None)
 
     @contextlib.contextmanager
-    def _turn(self, goal: BatchGoal, lane: threading.Lock) -> Generator[bool]:
+    def _turn(self, goal: BatchGoal, repository: Repository) -> Generator[bool]:
         ours = False
         while not self._controls.requests(goal) and not ours:
-            ours = lane.acquire(timeout=MOMENT)
+            ours = repository.lane.acquire(timeout=MOMENT)
         try:
+            if ours:
+                repository.merging_since = time.monotonic()
             yield ours
         finally:
             if ours:
-                lane.release()
+                repository.merging_since = None
+                repository.lane.release()
 
     def _stopped(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> Landing:
         """What it means to be stopped before the merge began: a worker that is gone may have pushed it already."""
@@ -88,6 +90,7 @@ class Lanes:
         here = repository.mirror.upstream.path is not None  # a path that is away does not come back by itself
         for pause in (*(_PAUSES[:_BRIEFLY] if here else _PAUSES), None):
             found = merge(job, kit)
+            repository.remote_away = isinstance(found, OutOfReach)
             if isinstance(found, Stopped):
                 return self._stopped(goal, outcome, mode, repository)
             if isinstance(found, Merged):

@@ -1,6 +1,7 @@
 """Where a queue keeps what it works with, on this machine."""
 
 import contextlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from ralph.batch.goals import BatchGoal
 from ralph.batch.removal import remove_tree
 from ralph.errors import DiskError
 from ralph.journal import repo_key
+
+_CLONE = re.compile(r"g([1-9][0-9]{0,17})-", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class Premises:
     def clone(self, goal: BatchGoal) -> Path:
         """The clone that a goal is worked on in, over all its attempts."""
         return self.root / "clones" / f"{goal.label}-{goal.name}"
+
+    def numbers(self) -> set[int]:
+        """The numbers of the goals that clones here are named after; there may be no such goals."""
+        names = (path.name for path in self.root.glob("clones/g*"))
+        return {int(found[1]) for name in names if (found := _CLONE.match(name))}
 
     def papers(self, goal: BatchGoal) -> Path:
         """What is kept of a goal besides its clone: its text as the agent reads it, complaints, checks."""

@@ -21,6 +21,10 @@ _PAUSES = (1.0, 3.0, 9.0, 27.0, 60.0)
 """Seconds between the tries to reach a repository that is elsewhere and was never fetched; then its goals are stuck."""
 
 
+_SLOW_MERGE = 600.0
+"""Seconds after which a merge is taken to hang, in a push say: attempts that would wait for it start."""
+
+
 @dataclass(slots=True)
 class Repository:
     """One repository: its mirror, the lane in which its merges go one at a time, and whether goals may start."""
@@ -39,6 +43,16 @@ class Repository:
     base: str = ""
     """The branch that work is merged to."""
     has_check: bool = True
+    remote_away: bool = False
+    """The last try to merge could not reach the remote."""
+    merging_since: float | None = None
+    """When the merge that has the lane began, by the monotonic clock."""
+
+    @property
+    def merges_stand_still(self) -> bool:
+        """Whether the merge that has the lane waits for something outside: the remote, or whatever hangs."""
+        since = self.merging_since
+        return self.remote_away or (since is not None and time.monotonic() > since + _SLOW_MERGE)
 
 
 class Repositories:

@@ -24,7 +24,7 @@ from ralph.batch.database import (
     reading,
     still_there,
 )
-from ralph.batch.goals import ACTIVE, BatchGoal, Comment, MergeMode, State, Submission, may_become
+from ralph.batch.goals import ACTIVE, BatchGoal, Comment, Figures, MergeMode, State, Submission, may_become
 from ralph.batch.news import News
 from ralph.batch.plan import find_cycle
 from ralph.batch.register import Register
@@ -90,6 +90,13 @@ class Store:
         counted = sa.select(GOALS.c.state, sa.func.count()).group_by(GOALS.c.state)
         with self._look() as connection:
             return {State(str(state)): int(count) for state, count in connection.execute(counted)}
+
+    def figures(self) -> Figures:
+        """What each goal that is done has used."""
+        used = sa.select(GOALS.c.cost_usd, GOALS.c.tokens, GOALS.c.seconds).where(GOALS.c.state == State.DONE)
+        with self._look() as connection:
+            rows = connection.execute(used).all()
+        return Figures([row.cost_usd for row in rows], [row.tokens for row in rows], [row.seconds for row in rows])
 
     def names(self) -> set[str]:
         """The names of all goals."""

@@ -104,8 +104,11 @@ def _median(figures: Iterable[float]) -> float | None:
 
 def _grouped(goals: Sequence[BatchGoal], names: Mapping[int, str]) -> dict[str, Sums]:
     """By a name, in the order in which the names first come."""
-    known = dict.fromkeys(names[goal.id] for goal in goals if goal.id in names)
-    return {name: _sums([goal for goal in goals if names.get(goal.id) == name]) for name in known}
+    groups: dict[str, list[BatchGoal]] = {}
+    for goal in goals:
+        if goal.id in names:
+            groups.setdefault(names[goal.id], []).append(goal)
+    return {name: _sums(group) for name, group in groups.items()}
 
 
 def _fault(remark: str) -> str:

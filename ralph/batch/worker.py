@@ -11,7 +11,7 @@ from ralph.batch.controls import MOMENT
 from ralph.batch.engine import Pursue, key
 from ralph.batch.forecast import foretold
 from ralph.batch.gate import not_started
-from ralph.batch.goals import BatchGoal, State
+from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.kit import WorkerKit
 from ralph.batch.news import PAUSED, Kind
 from ralph.batch.plan import LIMIT, batch_exit_code, startable, waits_in_vain
@@ -73,6 +73,8 @@ class QueueWorker:
         self._worked: set[int] = set(order.named)
         self._passed_on: dict[int, int] = {}
         """The last of all comments when those on each goal were passed on."""
+        self._active: set[int] = set()
+        """The goals that were queued or running at the last turn."""
         self._asked_at = math.inf
         self._is_paused = False
         self._foretold_at = 0
@@ -85,7 +87,7 @@ class QueueWorker:
             self._put_back()
         self._take_up(self._engine.launch(self._pursue))
         while True:
-            goals = self._store.goals()
+            goals = self._store.active()
             self._heed_signals()
             self._heed_user(goals)
             self._heed_pause()
@@ -110,7 +112,7 @@ class QueueWorker:
 
         A merge that was cut off goes on: it may have reached its remote, and it holds no session.
         """
-        for goal in self._store.goals():
+        for goal in self._store.active():
             if goal.state is not State.RUNNING or goal.unmerged is not None:
                 continue
             self._worked.add(goal.id)
@@ -120,8 +122,7 @@ class QueueWorker:
 
     def _take_up(self, unfinished: set[str]) -> None:
         """See to the goals that a worker which is gone had claimed: those that the engine knows go on by themselves."""
-        goals = self._store.goals()
-        for goal in goals:
+        for goal in self._store.active():
             if goal.state is not State.RUNNING:
                 continue
             self._worked.add(goal.id)
@@ -167,7 +168,9 @@ class QueueWorker:
     def _heed_user(self, goals: Sequence[BatchGoal]) -> None:
         """Pass on what the user has asked of goals that are at work, and see what he has tried again."""
         self._controls.cancelled = frozenset(goal.id for goal in goals if goal.cancelling)
-        self._gate.unblock_for({goal.id for goal in goals if goal.state in (State.QUEUED, State.CANCELLED)})
+        if blockers := set(self._gate.state()[1].values()):
+            decided = (State.QUEUED, State.CANCELLED)
+            self._gate.unblock_for({goal.id for goal in self._store.some(blockers) if goal.state in decided})
         running = {goal.id: goal for goal in goals if goal.state is State.RUNNING}
         self._pass_on_comments(running)
         self._wake(running)
@@ -206,7 +209,9 @@ class QueueWorker:
 
     def _heed_budget(self, goals: Sequence[BatchGoal]) -> None:
         """See what goals have used that their own events did not say, and how late it is."""
-        self._purse.reckon(goals)
+        active = {goal.id for goal in goals if goal.state in ACTIVE}
+        self._purse.reckon([*goals, *self._store.some(self._active - active)])  # those that have ended meanwhile
+        self._active = active
         if reached := self._purse.reached:
             self._controls.halt(reached, but=self._purse.taken_by)
         if not self._controls.over:
@@ -225,11 +230,12 @@ class QueueWorker:
 
     def _foretell(self, goals: Sequence[BatchGoal]) -> None:
         """Say once when the rest of the budget will probably not do: there is time to do something about it."""
-        done = sum(goal.state is State.DONE for goal in goals)
-        if self._is_forewarned or self._purse.budget == Budget() or done == self._foretold_at:
+        if self._is_forewarned or self._purse.budget == Budget():
+            return
+        if (done := self._store.counts().get(State.DONE, 0)) == self._foretold_at:
             return
         self._foretold_at = done
-        found = foretold(goals, self._posting.bulletin())
+        found = foretold(goals, self._store.figures(), self._posting.bulletin())
         if found is not None and (short := found.exceeds(self._purse.left)):
             self._is_forewarned = True
             flags = " and ".join(f"--max-{measure}" for measure in short)
@@ -240,9 +246,12 @@ class QueueWorker:
         began: set[int] = set()
         running = {goal.id for goal in goals if goal.state is State.RUNNING}
         free = self._order.slots - len(running - self._controls.merging.keys())
-        for goal in startable(goals, self._is_held_back):
+        ready = startable(goals, self._is_held_back)
+        proven = [goal for goal in goals if goal.state is State.RUNNING and self._is_proven(goal)]
+        is_behind = self._admission.behind_with_merges([*proven, *filter(self._rules.merges_only, ready)])
+        for goal in ready:
             merge_only = self._rules.merges_only(goal)
-            if free <= 0 and not merge_only:
+            if not merge_only and (free <= 0 or is_behind(goal)):
                 continue
             changes: dict[str, object] = {"starts": goal.starts + 1, "reason": ""}
             if not merge_only:
@@ -255,6 +264,10 @@ class QueueWorker:
                 self._engine.start(self._store.goal(goal.id), merge_only=merge_only)
                 began.add(goal.id)
         return began
+
+    def _is_proven(self, goal: BatchGoal) -> bool:
+        """Tell whether a goal that runs is past its attempt."""
+        return goal.unmerged is not None or goal.id in self._controls.merging
 
     def _is_held_back(self, goal: BatchGoal) -> bool:
         return goal.id in self._controls.outlasted or self._admission.holds_back(goal)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.forecast import LEAST, Forecast, Reach, forecast, foretold, left_of
+from ralph.batch.forecast import LEAST, Forecast, Reach, figures_of, forecast, foretold, left_of
 from ralph.batch.goals import BatchGoal, State
 
 
@@ -33,7 +33,7 @@ def queued(*numbers: int) -> list[BatchGoal]:
 def made(
     goals: list[BatchGoal], slots: int = 1, sights: Mapping[int, Sight] | None = None, now: float = 0.0
 ) -> Forecast:
-    found = forecast(goals, slots, sights, now)
+    found = forecast(goals, figures_of(goals), slots, sights, now)
     assert found is not None
     return found
 
@@ -46,12 +46,13 @@ def test_money_and_tokens_are_added_up_and_the_dear_ones_count() -> None:
 
 
 def test_too_few_that_are_done_say_nothing() -> None:
-    assert forecast(DONE[: LEAST - 1] + queued(4), 1) is None
+    assert forecast(queued(4), figures_of(DONE[: LEAST - 1]), 1) is None
 
 
 def test_nothing_left_needs_no_forecast() -> None:
-    assert forecast(DONE, 1) is None
-    assert forecast([*DONE, goal(4, State.STUCK), goal(5, State.DRAFT), goal(6, State.CANCELLED)], 1) is None
+    done = figures_of(DONE)
+    assert forecast(DONE, done, 1) is None
+    assert forecast([goal(4, State.STUCK), goal(5, State.DRAFT), goal(6, State.CANCELLED)], done, 1) is None
 
 
 def test_what_waits_in_vain_is_not_to_come() -> None:
@@ -112,7 +113,7 @@ def test_a_bulletin_tells_what_is_left_and_what_is_to_come() -> None:
         spent_tokens=2000, sights={4: Sight(cost_usd=1.0, started=1000.0)},
     )  # fmt: skip
     assert left_of(bulletin) == Budget(1.0, 0, 30.0)
-    found = foretold([*DONE, goal(4, State.RUNNING)], bulletin)
+    found = foretold([goal(4, State.RUNNING)], figures_of(DONE), bulletin)
     assert found is not None
     assert found.exceeds(left_of(bulletin)) == ("cost", "tokens", "time")
     assert found.words == (

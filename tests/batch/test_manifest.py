@@ -50,7 +50,7 @@ def test_a_goal_file_is_for_the_repository_one_stands_in(repo: Path, tmp_path: P
     (only,) = asked(file, here=repo / "sub")
 
     assert only == Submission(
-        "add-login", "Let people in", file.read_text(), str(file), str(repo), (), 0, "login", None, {}
+        "add-login", "Let people in", file.read_text(), str(file), str(repo), (), 0, "login", None, {}, agent=""
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.forecast import foretold
+from ralph.batch.forecast import figures_of, foretold
 from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
 from ralph.ui.paint import Line, Tone
@@ -84,7 +84,7 @@ def board(goals: Sequence[BatchGoal], **facts: Any) -> Board:
     known: dict[str, Any] = {"bulletin": None, "served": "", "news": (), "ours": True}
     known |= facts
     told = known["bulletin"]
-    known.setdefault("forecast", None if told is None else foretold(goals, told))
+    known.setdefault("forecast", None if told is None else foretold(goals, figures_of(goals), told))
     return Board(NOW, "/home/ann/.ralph/runs.sqlite", lineup(goals), **known)
 
 

@@ -64,7 +64,8 @@ def _clearing(place: "Whereabouts", store: "Store | None") -> "Clearing":
     if store is None:
         return Clearing(premises(place.ralph_dir, "none yet"), {})
     quarters = premises(place.ralph_dir, store.queue_id)
-    return Clearing(quarters, {quarters.clone(goal).name: goal for goal in store.goals()}, serving(place.url))
+    goals = store.some(quarters.numbers())
+    return Clearing(quarters, {quarters.clone(goal).name: goal for goal in goals}, serving(place.url))
 
 
 def _remove(

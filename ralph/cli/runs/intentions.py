@@ -46,12 +46,13 @@ class Intentions:
 
     def _documents(self) -> list[dict[str, object]]:
         """The goals in their order, for programs."""
+        waits = waiting(self._goals)
         return [
             {
                 **documents.row(goal),
                 "clone": str(self._quarters.clone(goal)),
                 "merge": goal.merge or self._merge,
-                "waits": waiting(self._goals).get(goal.id, ""),
+                "waits": waits.get(goal.id, ""),
                 **_limits(chosen),
                 "budget": asdict(self._budget),
             }

@@ -30,9 +30,9 @@ def _decide(db: str | None, *, paused: bool, as_json: bool) -> None:
             f"there is nothing to {'pause' if paused else 'resume'}: {missing(place)}",
             place.step("add goals first: ralph-runs add GOAL.md"),
         )
-    states = [goal.state for goal in store.goals()]  # first: a worker that hears of it starts what is queued at once
+    counts = store.counts()  # first: a worker that hears of it starts what is queued at once
     is_new, is_served = store.pause(paused=paused), bool(serving(place.url))
-    at_work, queued = states.count(State.RUNNING), states.count(State.QUEUED)
+    at_work, queued = counts.get(State.RUNNING, 0), counts.get(State.QUEUED, 0)
     running, cut_off = (at_work, 0) if is_served else (0, at_work)
     if as_json:
         facts = {"paused": paused, "changed": is_new, "served": is_served, "running": running}

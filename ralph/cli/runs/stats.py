@@ -49,11 +49,12 @@ def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
 
 def _forecast(place: "Whereabouts", store: "Store", goals: "Sequence[BatchGoal]") -> "Forecast | None":
     """By what the queue worker says of itself, if there is one; else with as many slots as the next one would have."""
-    from ralph.batch.forecast import forecast, foretold
+    from ralph.batch.forecast import figures_of, forecast, foretold
     from ralph.batch.sole import serving
 
     bulletin = store.bulletin() if serving(place.url) else None
-    return forecast(goals, place.most) if bulletin is None else foretold(goals, bulletin)
+    done = figures_of(goals)
+    return forecast(goals, done, place.most) if bulletin is None else foretold(goals, done, bulletin)
 
 
 def _lines(counted: "Tally", foretold: "Forecast | None", states: str) -> list[str]:

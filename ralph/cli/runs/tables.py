@@ -272,7 +272,7 @@ def _holdings(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
 
 def short_repos(repos: Iterable[str]) -> dict[str, str]:
     """Repositories by the last part of their addresses, or by as many as tell them apart."""
-    parts = {repo: _parts(repo) for repo in repos}
+    parts = {repo: _parts(repo) for repo in dict.fromkeys(repos)}
     short = dict.fromkeys(parts, 1)
     while True:
         names = {repo: "/".join(parts[repo][-count:]) or repo for repo, count in short.items()}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ralph.batch.admission import agent_of
 from ralph.batch.bulletin import Bulletin
 from ralph.batch.database import database_file
-from ralph.batch.forecast import foretold
+from ralph.batch.forecast import figures_of, foretold
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.remotes import without_password
 from ralph.batch.sole import serving
@@ -76,7 +76,7 @@ class Source:
             served=served,
             paused=self._store.paused,
             agents={goal.id: self._agent(goal) for goal in goals if goal.state is State.QUEUED},
-            forecast=None if bulletin is None else foretold(goals, bulletin),
+            forecast=None if bulletin is None else foretold(goals, figures_of(goals), bulletin),
         )
 
     def _agent(self, goal: BatchGoal) -> str:
