@@ -69,6 +69,23 @@ class Store:
         with self._look() as connection:
             return _one(connection, number)
 
+    def refreshed(self, known: Mapping[int, BatchGoal]) -> list[BatchGoal]:
+        """Every goal, by its id; `known` are goals read before, from which those that nobody has changed are taken.
+
+        Goals at work change without a mark, so every active one is read.
+        """
+        marks = sa.select(GOALS.c.id, GOALS.c.updated_at).where(GOALS.c.state.not_in(ACTIVE))
+        with self._look() as connection:
+            at_rest = {row.id: row.updated_at for row in connection.execute(marks)}
+            same = [
+                goal
+                for number, at in at_rest.items()
+                if (goal := known.get(number)) is not None and goal.updated_at == at and goal.state not in ACTIVE
+            ]
+            changed = at_rest.keys() - {goal.id for goal in same}
+            read = [*_numbered(connection, changed), *_chosen(connection, GOALS.c.state.in_(ACTIVE))]
+        return sorted([*same, *read], key=lambda goal: goal.id)
+
     def active(self) -> list[BatchGoal]:
         """The goals that are queued or running, and every goal that one of them comes after; by their ids.
 

@@ -13,6 +13,7 @@ from ralph.batch.goals import BatchGoal, State, Submission
 from ralph.batch.manifest import Wishes
 from ralph.batch.plan import find_cycle, waits_in_vain, whole_order
 from ralph.batch.store import Store, Submitted
+from ralph.batch.tallying import tally
 from tests.support.git_repos import make_repo
 
 
@@ -102,6 +103,20 @@ def test_a_turn_of_the_worker_reads_what_is_active_and_what_it_waits_for(queue: 
     assert queue.store.counts() == {State.DONE: 40, State.QUEUED: 2, State.DRAFT: 1}
 
 
+def test_a_refresh_of_the_dashboard_takes_what_nobody_changed_from_the_last_one(queue: Counted) -> None:
+    finish(queue.store, range(40))
+    queue.store.submit([asked(50), asked(51)], State.QUEUED)
+    queue.store.submit([asked(52)], State.DRAFT)
+    before = {goal.id: goal for goal in queue.store.refreshed({})}
+    assert list(before.values()) == queue.store.goals()
+    queue.store.queue(before[43])
+    queue.store.move(before[42], State.CANCELLED)
+    after = {goal.id: goal for goal in queue.store.refreshed(before)}
+    assert list(after.values()) == queue.store.goals()
+    assert [after[number].state for number in (41, 42, 43)] == [State.QUEUED, State.CANCELLED, State.QUEUED]
+    assert all(after[number] is before[number] for number in range(1, 41))
+
+
 def test_many_goals_are_found_with_few_queries(queue: Counted) -> None:
     queue.store.submit([asked(number) for number in range(100)], State.DRAFT)
     words = [f"g{number}" for number in range(1, 51)] + [f"goal-{number}" for number in range(50, 100)]
@@ -142,3 +157,14 @@ def test_planning_takes_each_goal_as_long_as_the_others(work: Callable[[list[Bat
 
     few, many = goals(50), goals(500)
     assert steps(lambda: work(many)) <= 15 * steps(lambda: work(few))
+
+
+def test_counting_by_repository_takes_each_goal_as_long_as_the_others() -> None:
+    def goals(count: int) -> list[BatchGoal]:
+        return [
+            BatchGoal(number, "x", "", "", "", f"/repo-{number}", "", State.DONE, 0.0, 0.0) for number in range(count)
+        ]
+
+    few, many = goals(30), goals(300)
+    agents = {goal.id: f"agent-{goal.id}" for goal in many}
+    assert steps(lambda: tally(many, agents, ())) <= 15 * steps(lambda: tally(few, agents, ()))

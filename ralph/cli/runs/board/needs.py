@@ -151,9 +151,14 @@ def _stuck(board: Board) -> Iterator[Need]:
     for goal in board.lineup.goals:
         if goal.state is State.STUCK and goal.id not in told:
             groups.setdefault((goal.reason, _way_out_of(goal, "each")), []).append(goal)
+    group_of = {goal.id: group for group, goals in groups.items() for goal in goals}
+    held_up: dict[tuple[str, str], list[int]] = {}
+    for number, obstacle in board.lineup.in_vain.items():
+        if (group := group_of.get(obstacle.id)) is not None:
+            held_up.setdefault(group, []).append(number)
     for (reason, way_out), goals in groups.items():
         numbers = [goal.id for goal in goals]
-        followers = [number for number, obstacle in board.lineup.in_vain.items() if obstacle.id in numbers]
+        followers = held_up.get((reason, way_out), [])
         is_one = len(goals) == 1
         parts = [
             reason or "stuck",

@@ -64,7 +64,7 @@ class Source:
         return 0.0 if told is None else max(0.0, now - (told.at if told.host == _HERE else self._heard[1]))
 
     def _read(self) -> Board:
-        goals = self._store.goals()
+        goals = self._store.refreshed(self._board.lineup.known)
         news = tuple(Happening(*told) for told in self._store.news(_NEWS))
         served = self._server()
         bulletin = self._own() if self._own is not None else self._written(served)
