@@ -17,7 +17,7 @@ class Timed:
 
     def __init__(self, runs: Ralph, folder: Path) -> None:
         self._runs, self._folder = runs, folder
-        self._repo = make_repo(folder / "repo", {"README.md": "# x\n"})
+        self._repo = make_repo(folder / "upstream", {"README.md": "# x\n"})
 
     def __call__(self, queue: str, *args: str | Path) -> tuple[float, str]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
