@@ -29,6 +29,31 @@ def _decode_leniently(text: str) -> object:
         raise Malformed(str(error)) from error
 
 
+def shortened(line: bytes, longest: int) -> bytes:
+    """Cut each string of a JSON text to its first `longest` bytes, and say so in its place.
+
+    The text is not decoded for that: as a `str` a single emoji in it would have it take four times its size.
+    """
+    pieces: list[bytes] = []
+    kept = 0
+    for found in _STRING.finditer(line):
+        begin, end = found.start() + 1, found.end() - 1
+        if end - begin <= longest:
+            continue
+        whole = _WHOLE_CHARACTERS.match(line, begin, begin + longest)
+        cut = whole.end() if whole else begin
+        while cut > begin and line[cut] & 0xC0 == 0x80:  # within a character of several bytes
+            cut -= 1
+        pieces += line[kept:cut], f"… ({end - cut:,} bytes left out; the raw log has them)".encode()
+        kept = end
+    return b"".join((*pieces, line[kept:])) if pieces else line
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_WHOLE_CHARACTERS = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)
+"""Possessive, and without need of the last quote: nothing is tried twice, however long or torn the text is."""
+
+
 def encode(value: object) -> str:
     """Write one line of ASCII, which any terminal and file can take."""
     return _ascii_line(value)[:-1].decode("ascii")

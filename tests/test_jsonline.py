@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from ralph import jsonline
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
-)
+
+def values(numbers: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | numbers | st.text(st.characters()),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
+    )
+
+
+ANYTHING = values(st.floats())
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def test_what_is_encoded_is_json_for_the_strictest_reader(value: object) -> None
     json.loads(jsonline.encode(value), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-@given(ANYTHING)
+@given(values(st.floats(allow_nan=False, allow_infinity=False)))
 def test_a_line_says_the_same_as_its_ascii_form(value: object) -> None:
     line = jsonline.encode_line(value).decode("utf-8")
     assert line.splitlines(keepends=True) == [line]
@@ -92,6 +97,29 @@ def test_numbers_beside_such_text_stay_what_they_are(value: object, line: bytes)
 def test_a_lone_surrogate_comes_back_as_it_was() -> None:
     assert jsonline.encode("\ud800") == '"\\ud800"'
     assert jsonline.decode(jsonline.encode({"a": "\udfff\u2028"})) == {"a": "\udfff\u2028"}
+
+
+@given(st.text(st.characters(), max_size=400), st.booleans(), st.integers(min_value=5, max_value=300))
+def test_a_cut_text_begins_as_it_was_and_says_how_much_is_gone(text: str, ascii_only: bool, longest: int) -> None:
+    written = json.dumps({"a": text, "b": ["q\\", 1]}, ensure_ascii=ascii_only).encode("utf-8", "replace")
+    whole = json.loads(written)["a"]
+    cut = json.loads(jsonline.shortened(written, longest).decode("utf-8"))
+    kept, gone, left = cut["a"].partition("… (")
+    if not gone:
+        assert cut["a"] == whole
+        return
+    assert cut["b"] == ["q\\", 1]
+    assert whole.encode("utf-8", "surrogatepass").startswith(kept.encode("utf-8", "surrogatepass")) or (
+        "\ud800" <= kept[-1] <= "\udbff" and whole.startswith(kept[:-1])  # a pair of escapes, cut in between
+    )
+    assert left.endswith(" bytes left out; the raw log has them)")
+    length = len(json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "replace")) - 2
+    assert longest - 6 <= length - int(left.split()[0].replace(",", "")) <= longest
+
+
+@pytest.mark.parametrize("torn", [b'"', b'{"a":"' + b'\\"' * 300_000, b'{"a": "x\\', b"\x80" * 50, b'"' + b"\x80" * 50])
+def test_a_torn_line_is_cut_as_far_as_it_goes(torn: bytes) -> None:
+    assert len(jsonline.shortened(torn, 10)) <= max(len(torn), 100)
 
 
 @pytest.mark.parametrize(

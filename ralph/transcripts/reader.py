@@ -2,9 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
+from ralph import jsonline
 from ralph.events import Event, Meta, Tag, Text
 from ralph.lines import Oversized
 from ralph.transcripts.base import Transcript
+
+_READ_WHOLE = 4 << 20
+"""Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
+
+_LONGEST_TEXT = 1 << 20
+"""Bytes that are kept of each text in a longer line: the raw log has the rest."""
 
 
 class Reader:
@@ -14,6 +21,9 @@ class Reader:
         self._transcript = transcript
 
     def hear(self, line: bytes | Oversized) -> list[Event]:
+        if not isinstance(line, Oversized) and len(line) > _READ_WHOLE:
+            size, line = len(line), jsonline.shortened(line, _LONGEST_TEXT)
+            line = line if len(line) <= _READ_WHOLE else Oversized(size)
         if isinstance(line, Oversized):
             words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"
             return [Meta({"oversized_line": line.size}), Text(Tag.SYS, words)]

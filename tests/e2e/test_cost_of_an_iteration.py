@@ -1,4 +1,4 @@
-"""What one iteration costs ralph: the git commands it starts and the files it writes, counted, not timed."""
+"""What one iteration costs ralph: git commands, files written, and the memory for a long line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.goals import write_goal
 from tests.support.ralph_process import Ralph
-from tests.support.scripted_agent import ClaudeScript, summary, write
+from tests.support.scripted_agent import ClaudeScript, raw, summary, write
 
 _WITNESS = """
 import json, os, sys
@@ -73,3 +73,26 @@ def test_words_that_were_said_before_take_one_git_command_more(cost: Callable[[l
     deeds = cost(["went on"] * 6)
     assert [deed for deed in deeds if deed.startswith("git")] == ["git cat-file", "git status", "git commit"]
     assert deeds.count("run.json") == 1
+
+
+_LINE = 16_000_000
+
+
+def test_a_long_line_takes_at_most_three_times_its_size(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    write_goal(repo)
+    text = "x = größe  # „weiter“ 日本語 🙂\n" * (_LINE // 48)
+    message = {"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}
+    line = json.dumps(message, ensure_ascii=False).encode()
+    claude_script([write("a.txt", "a"), summary("short")], [raw(line), summary("DONE")])
+    with ralph.start("run", "--no-check", "--json", "goal.md") as running:
+        running.wait_for("iteration_ended")
+        before = _most_memory(running.pid)
+        running.wait_for("session_ended", 2)
+        assert _most_memory(running.pid) - before <= 3 * len(line)
+        assert running.wait().exit_code == 0
+    assert any(str(event.get("text", "")).startswith("x = größe") for event in running.events)
+
+
+def _most_memory(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1]
+    return int(status.split()[0]) * 1024

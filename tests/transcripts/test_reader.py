@@ -1,7 +1,10 @@
 """From raw lines to events."""
 
+import json
+
 from ralph.events import Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus
 from ralph.lines import LONGEST_LINE, Oversized, lines_in
+from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.plain import PlainTranscript
 from ralph.transcripts.reader import Reader, events_in
 from ralph.transcripts.rtf1 import Rtf1Transcript
@@ -17,6 +20,26 @@ def test_a_line_that_was_too_long_to_keep_is_noted() -> None:
     meta, text = Reader(PlainTranscript()).hear(Oversized(7))
     assert meta == Meta({"oversized_line": 7})
     assert text == Text(Tag.SYS, "a line of 7 bytes is too long to be read; the raw log has it")
+
+
+def test_of_a_long_line_the_start_of_each_text_is_heard() -> None:
+    block = {"type": "tool_use", "id": "t", "name": "Write", "input": {"path": "a.txt", "content": "日🙂" * 2**21}}
+    line = json.dumps({"type": "assistant", "message": {"content": [block]}}, ensure_ascii=False).encode()
+    [start] = Reader(ClaudeTranscript()).hear(line)
+    assert isinstance(start, ToolStart)
+    assert (start.id, start.name, start.input["path"]) == ("t", "Write", "a.txt")
+    content = str(start.input["content"])
+    assert content.startswith("日🙂" * 149_000)
+    assert content.endswith("… (13,631,489 bytes left out; the raw log has them)")
+
+
+def test_a_line_of_four_mebibytes_is_heard_whole() -> None:
+    assert Reader(PlainTranscript()).hear(b"x" * 2**22) == [Text(Tag.AI, "x" * 2**22)]
+
+
+def test_a_long_line_without_long_texts_is_noted() -> None:
+    line = b"[" + b"1," * 2**21 + b"1]"
+    assert Reader(ClaudeTranscript()).hear(line)[0] == Meta({"oversized_line": len(line)})
 
 
 def test_a_log_is_read_to_its_end() -> None:
