@@ -89,8 +89,9 @@ def test_a_long_line_takes_at_most_three_times_its_size(repo: Path, ralph: Ralph
         before = _most_memory(running.pid)
         running.wait_for("session_ended", 2)
         assert _most_memory(running.pid) - before <= 3 * len(line)
-        assert running.wait().exit_code == 0
-    assert any(str(event.get("text", "")).startswith("x = größe") for event in running.events)
+        done = running.wait()
+    assert done.exit_code == 0
+    assert any(event["text"].startswith("x = größe") for event in done.events_of("text"))
 
 
 def _most_memory(pid: int) -> int:
