@@ -10,7 +10,7 @@ from ralph.transcripts.base import Transcript
 _READ_WHOLE = 4 << 20
 """Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
 
-_LONGEST_TEXT = 1 << 20
+_LONGEST_TEXT = 1 << 18
 """Bytes that are kept of each text in a longer line: the raw log has the rest."""
 
 
