@@ -26,6 +26,7 @@ from ralph.batch.store import open_store
 _GOAL = "# Goal {number}\n\n## Objective\nPrüfe „{number}“ → 日本語 🙂.\n"
 _LOOKS = {"`list --json`": ("list", "--json"), "`stats`": ("stats",)}
 _ADD_TARGET, _LOOK_TARGET = 12.0, 3.0
+_START_LIMIT = 300.0
 
 
 def measure(arena: Arena, brief: bool) -> list[Figure]:
@@ -169,10 +170,10 @@ def _worker(scene: _Scene, state: Path) -> Generator[psutil.Process]:
     argv = [scene.arena.ralph.with_name("ralph-runs"), "work", "--max=1", "--quiet"]
     extra = {"RALPH_DIR": str(state)}
     with scene.arena.running(argv, scene.tree, {"MODE": "hang"}, extra=extra) as process:
-        deadline = time.monotonic() + scene.limit
+        deadline = time.monotonic() + _START_LIMIT
         while not scene.arena.started.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise Unmeasurable(f"the queue worker started no agent within {scene.limit:.0f} s")
+                raise Unmeasurable(f"the queue worker started no agent within {_START_LIMIT:.0f} s")
             time.sleep(0.05)
         time.sleep(1.0)  # by then the start itself is over
         yield psutil.Process(process.pid)
