@@ -15,7 +15,7 @@ from tests.support.terminal import RalphInTerminal
 from tests.support.waiting import wait_until
 
 GOLDEN = Path(__file__).with_name("golden")
-ENV = {**os.environ, "PYTHONPATH": str(Path(tests.__path__[0]).parent), "TZ": "UTC"}
+ROOT = Path(tests.__path__[0]).parent
 AT_WORK_STATUS = {
     60: "#3/10 · ctx 42 % · $4.73 · quota! · Bash make check 2m40s",
     80: "#3/10 · ctx 42 % · $4.73/$5 · 47m55s left · quota! · Bash make check 2m40s",
@@ -57,7 +57,8 @@ class Frame:
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_a_run_is_at_work_then_waits_then_is_over(columns: int, tmp_path: Path) -> None:
-    with RalphInTerminal([], tmp_path, ENV, columns, module="tests.support.live_scene") as running:
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    with RalphInTerminal([], tmp_path, env, columns, module="tests.support.live_scene") as running:
 
         def frame_with(words: str) -> Frame:
             wait_until(lambda: words in "".join(running.rows[-2:]), f"{words!r} in the foot")
