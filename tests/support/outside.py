@@ -50,7 +50,7 @@ class Bounds:
     """…except for these parts, such as a checkout in HOME."""
 
     def may_write(self, path: str) -> bool:
-        return _is_in(path, self.own) or path.startswith(("/dev/", "/proc/")) or "/__pycache__/" in path
+        return _is_in(path, self.own) or path.startswith(("/dev/", "/proc/")) or "/__pycache__" in path
 
     def may_read(self, path: str) -> bool:
         return not _is_in(path, self.private) or _is_in(path, self.own) or _is_in(path, self.public)

@@ -94,6 +94,7 @@ def test_clean(tmp_path):
     with tempfile.NamedTemporaryFile() as file:
         assert file.name.startswith(os.environ["TMPDIR"])
     sqlite3.connect(":memory:").close()
+    (OUTSIDE / "__pycache__").mkdir()  # as an import makes it
     directory = os.open(tmp_path, os.O_RDONLY)
     os.close(os.open("new", os.O_CREAT | os.O_WRONLY, dir_fd=directory))
     os.remove("new", dir_fd=directory)
