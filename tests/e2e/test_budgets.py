@@ -274,7 +274,8 @@ def test_an_answer_without_a_verdict_is_the_last_call(
 
     api = messages_api(model)
 
-    done = run_claude(api, "--max-tokens", str(int(10.2 * USAGE.total)), RALPH_IDLE_TIMEOUT="15s")
+    # Long enough for the agent to start on a busy machine; a ralph that waited for the stalled call would end `hung`.
+    done = run_claude(api, "--max-tokens", str(int(10.2 * USAGE.total)), RALPH_IDLE_TIMEOUT="60s")
 
     assert (done.exit_code, ends(done)) == (4, ["budget"]), done.stdout + done.stderr
     assert result(repo)["reason"] == "limit reached: --max-tokens"
