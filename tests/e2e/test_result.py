@@ -30,7 +30,9 @@ def goal(repo: Path) -> Path:
     return write_goal(repo)
 
 
-@pytest.mark.parametrize("case", ENDS)
+@pytest.mark.parametrize(
+    "case", [case if case in ("limit", "login") else pytest.param(case, marks=pytest.mark.long) for case in ENDS]
+)
 def test_the_result_names_the_run_and_how_its_last_session_ended(
     ralph: Ralph, repo: Path, claude_script: ClaudeScript, case: str
 ) -> None:
@@ -48,10 +50,19 @@ def test_the_result_names_the_run_and_how_its_last_session_ended(
     assert (done.events[-1]["exit_code"], done.events[-1]["reason"]) == (exit_code, found["reason"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("session", [[hang()], USED_UP], ids=["at work", "waiting"])
+@pytest.mark.parametrize(
+    ("session", "number"),
+    [
+        pytest.param(USED_UP, signal.SIGINT, id="waiting, SIGINT"),
+        pytest.param(USED_UP, signal.SIGTERM, marks=pytest.mark.long, id="waiting, SIGTERM"),
+        pytest.param(USED_UP, signal.SIGHUP, marks=pytest.mark.long, id="waiting, SIGHUP"),
+        pytest.param([hang()], signal.SIGINT, marks=pytest.mark.long, id="at work, SIGINT"),
+        pytest.param([hang()], signal.SIGTERM, marks=pytest.mark.long, id="at work, SIGTERM"),
+        pytest.param([hang()], signal.SIGHUP, marks=pytest.mark.long, id="at work, SIGHUP"),
+    ],
+)
 def test_a_signal_leaves_a_result_too(
-    ralph: Ralph, repo: Path, claude_script: ClaudeScript, number: int, session: list[Step]
+    ralph: Ralph, repo: Path, claude_script: ClaudeScript, session: list[Step], number: int
 ) -> None:
     claude_script(session)
     with ralph.start("run", "goal.md", "--json") as running:

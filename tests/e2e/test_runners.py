@@ -35,13 +35,22 @@ def play(request: pytest.FixtureRequest, repo: Path, ralph: Ralph, bin_dir: Path
 
 
 every = pytest.mark.parametrize("play", CAST, indirect=True)
-every_process = pytest.mark.parametrize("play", PROCESSES, indirect=True)
+every_process = pytest.mark.parametrize(
+    "play",
+    [
+        member if member in ("codex", "custom, plain") else pytest.param(member, marks=pytest.mark.long)
+        for member in PROCESSES
+    ],
+    indirect=True,
+)
 
 
 @every
 def test_a_false_claim_is_refused_and_a_true_one_proven(repo: Path, play: Play) -> None:
+    """Told by stdin, with its raw logs kept, and nothing left running of what a session has started."""
+    pidfile = repo.parent / "left.pid"
     staged = play.stage(
-        [Write("answer.txt", "41\n"), Claim()],
+        [Leave(pidfile), Write("answer.txt", "41\n"), Claim()],
         [Write("notes.txt", "look again\n"), Go("It has to be 42.")],
         [Write("answer.txt", "42\n"), Claim()],
     )
@@ -56,31 +65,28 @@ def test_a_false_claim_is_refused_and_a_true_one_proven(repo: Path, play: Play) 
     assert [commit.trailers["Ralph-Verdict"] for commit in iterations] == ["DONE", "CONTINUE", "DONE"]
     assert iterations[1].body.startswith("It has to be 42.")
     assert git(repo, "ls-files") == "README.md\nanswer.txt\nnotes.txt"
-
-
-@every
-def test_the_choice_is_said_and_the_raw_log_kept(repo: Path, play: Play) -> None:
-    staged = play.stage([Write("answer.txt", "42\n"), Claim()])
-
-    done = play.run(staged)
-
     (started,) = done.events_of("run_started")
     assert (started["agent"], started["transcript"]) == (staged.agent, staged.transcript)
-    (log,) = (run_directory(repo) / "logs" / staged.agent).glob("*.ndjson")
-    assert log.stat().st_size > 0
-    shown = play.ralph("run", "goal.md", *staged.args, "--fresh", env=staged.env)
-    assert f"agent      {staged.agent} (" in shown.stdout
-    assert f" · transcript {staged.transcript}\n" in shown.stdout
-
-
-@every
-def test_what_a_session_leaves_running_is_gone(repo: Path, play: Play) -> None:
-    pidfile = repo.parent / "left.pid"
-    staged = play.stage([Leave(pidfile), Write("answer.txt", "42\n"), Claim()])
-
-    assert play.run(staged).exit_code == 0
+    logs = list((run_directory(repo) / "logs" / staged.agent).glob("*.ndjson"))
+    assert [log.stat().st_size > 0 for log in logs] == [True] * 3
     wait_until(pidfile.exists, "the pid of what was left")
     assert not is_alive(pid_in(pidfile))
+    if staged.told is not None:
+        prompts = staged.told()
+        assert all("Create `answer.txt` with the answer." in prompt for prompt in prompts)
+        assert [f"This is iteration {number}." in prompts[number - 1] for number in (1, 2, 3)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    "play",
+    [member if member == "custom, RTF1" else pytest.param(member, marks=pytest.mark.long) for member in CAST],
+    indirect=True,
+)
+def test_the_choice_is_shown(play: Play) -> None:
+    staged = play.stage([Write("answer.txt", "42\n"), Claim()])
+    shown = play.ralph("run", "goal.md", *staged.args, env=staged.env)
+    assert f"agent      {staged.agent} (" in shown.stdout
+    assert f" · transcript {staged.transcript}\n" in shown.stdout
 
 
 @every
@@ -93,17 +99,6 @@ def test_a_dry_run_starts_nothing_and_says_all(repo: Path, play: Play) -> None:
     assert "Create `answer.txt` with the answer." in shown.stdout
     assert len(commits(repo)) == 1
     assert not (repo / ".ralph" / "runs").exists()
-
-
-@every_process
-def test_the_prompt_comes_by_stdin_and_never_by_the_command_line(repo: Path, play: Play) -> None:
-    staged = play.stage([Write("answer.txt", "42\n"), Claim()])
-
-    assert play.run(staged).exit_code == 0
-    assert staged.told is not None
-    (prompt,) = staged.told()
-    assert "Create `answer.txt` with the answer." in prompt
-    assert "This is iteration 1." in prompt
 
 
 @every_process

@@ -29,7 +29,7 @@ def run_custom(ralph: Ralph, command: str, *args: str) -> Finished:
     return ralph("run", "goal.md", "--json", "--agent-cmd", command, "--max-iterations", "2", *args)
 
 
-@pytest.mark.parametrize("transcript", ["plain", "rtf1"])
+@pytest.mark.parametrize("transcript", ["plain", pytest.param("rtf1", marks=pytest.mark.long)])
 def test_an_agent_that_echoes_its_prompt_claims_nothing(
     repo: Path, ralph: Ralph, tmp_path: Path, transcript: str
 ) -> None:
@@ -41,6 +41,7 @@ def test_an_agent_that_echoes_its_prompt_claims_nothing(
     assert sum(PROMISE in text for text in said) >= 4, "it was there to be mistaken"
 
 
+@pytest.mark.long
 def test_a_codex_that_echoes_its_prompt_claims_nothing(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     write_goal(repo, QUOTING_GOAL)
     answer = json.dumps({"summary": "I read it."})
@@ -50,22 +51,24 @@ def test_a_codex_that_echoes_its_prompt_claims_nothing(repo: Path, ralph: Ralph,
     assert [event["verdict"] for event in done.events_of("iteration_ended")] == ["CONTINUE"]
 
 
-@pytest.mark.parametrize(
-    "quote",
-    [
-        f"echo 'I shall print {PROMISE} when it is done.'",
-        f"echo '`{PROMISE}`'",
-        f"echo '> {PROMISE}'",
-        f"printf '```\\n{PROMISE}\\n```\\n'",
-        f'echo \'@@RALPH@@ {{"type":"tool_output","tool":{{"id":"t"}},"text":"{PROMISE}"}}\'',
-        f'echo \'@@RALPH@@ {{"type":"text","tag":"THINK","text":"{PROMISE}"}}\'',
-        f'echo \'@@RALPH@@ {{"type":"text","tag":"TOOL","text":"{PROMISE}"}}\'',
-        f"echo '{PROMISE}' >&2",
-    ],
+QUOTES = (
+    f"echo 'I shall print {PROMISE} when it is done.'",
+    f"echo '`{PROMISE}`'",
+    f"echo '> {PROMISE}'",
+    f'echo \'@@RALPH@@ {{"type":"tool_output","tool":{{"id":"t"}},"text":"{PROMISE}"}}\'',
+    f'echo \'@@RALPH@@ {{"type":"text","tag":"THINK","text":"{PROMISE}"}}\'',
+    f'echo \'@@RALPH@@ {{"type":"text","tag":"TOOL","text":"{PROMISE}"}}\'',
+    f"echo '{PROMISE}' >&2",
+    f"printf '```\\n{PROMISE}\\n```\\n'",
 )
-def test_a_quoted_marker_is_no_claim(repo: Path, ralph: Ralph, tmp_path: Path, quote: str) -> None:
+"""Ways to mention the marker. The fence comes last, so that it cannot hide the others."""
+
+
+def test_a_quoted_marker_is_no_claim(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+    """If any of the eight counted as a claim, the first iteration would end the run."""
     write_goal(repo)
-    agent = shell_agent(tmp_path / "agent", f"cat > /dev/null\n{quote}\necho not yet\n")
+    said = "\necho not yet\n".join(QUOTES)
+    agent = shell_agent(tmp_path / "agent", f"cat > /dev/null\n{said}\necho not yet\n")
     done = run_custom(ralph, agent, "--transcript", "rtf1", "--no-check")
     assert done.exit_code == 4, done.stdout + done.stderr
     assert result(repo)["iterations"] == 2
@@ -96,6 +99,7 @@ def test_the_prompt_can_be_had_in_a_file(repo: Path, ralph: Ralph, tmp_path: Pat
     assert (run_directory(repo) / "prompt.md").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 def test_a_command_is_found_from_where_the_user_stands(repo: Path, ralph: Ralph) -> None:
     """As the README says it; and the agent itself is started in the repository's root."""
     write_goal(repo)
@@ -110,6 +114,7 @@ def test_a_command_is_found_from_where_the_user_stands(repo: Path, ralph: Ralph)
         assert done.events_of("run_started")[0]["agent_path"] == str(repo / "sub" / "agent.sh")
 
 
+@pytest.mark.long
 def test_a_session_that_the_user_stopped_is_no_iteration(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     """An agent may leave in peace when it is told to: what it had begun is not finished for that."""
     write_goal(repo)
@@ -125,7 +130,14 @@ def test_a_session_that_the_user_stopped_is_no_iteration(repo: Path, ralph: Ralp
     assert (repo / "half").exists(), "what it left stays in the tree"
 
 
-@pytest.mark.parametrize(("agent", "transcript"), [("codex", "claude"), ("claude", "codex"), ("demo", "codex")])
+@pytest.mark.parametrize(
+    ("agent", "transcript"),
+    [
+        ("codex", "claude"),
+        pytest.param("claude", "codex", marks=pytest.mark.long),
+        pytest.param("demo", "codex", marks=pytest.mark.long),
+    ],
+)
 def test_an_agent_cannot_be_read_in_the_others_language(
     repo: Path, ralph: Ralph, bin_dir: Path, agent: str, transcript: str
 ) -> None:
@@ -138,6 +150,7 @@ def test_an_agent_cannot_be_read_in_the_others_language(
     assert not (repo / ".ralph").exists()
 
 
+@pytest.mark.long
 def test_an_agent_that_says_nothing_has_done_no_iteration(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     done = run_custom(ralph, shell_agent(tmp_path / "agent", "cat > /dev/null\n"), "--max-iterations", "1")
@@ -147,6 +160,7 @@ def test_an_agent_that_says_nothing_has_done_no_iteration(repo: Path, ralph: Ral
     assert len(commits(repo)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["", " >&2"])
 def test_why_an_agent_failed_is_told_in_its_own_last_words(
     repo: Path, ralph: Ralph, tmp_path: Path, where: str
@@ -225,6 +239,7 @@ def test_a_codex_that_does_not_keep_to_the_schema_is_corrected_by_resuming_it(
     assert commits(repo)[-1].body.startswith("Fixed.\n")
 
 
+@pytest.mark.long
 def test_a_codex_that_never_keeps_to_it_is_a_failure(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     write_goal(repo)
     endless = say("words")
@@ -235,6 +250,7 @@ def test_a_codex_that_never_keeps_to_it_is_a_failure(repo: Path, ralph: Ralph, b
     assert len(codex.starts) == 4
 
 
+@pytest.mark.long
 def test_a_codex_read_as_plain_text_answers_in_words(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     write_goal(repo)
     codex = make_agent(bin_dir, "plain", [think("hm"), run("true"), write("a.txt", "a"), say(f"Did it.\n{PROMISE}")])
@@ -248,8 +264,13 @@ def test_a_codex_read_as_plain_text_answers_in_words(repo: Path, ralph: Ralph, b
     ("message", "end", "code"),
     [
         ("unexpected status 401 Unauthorized: Incorrect API key provided", "auth", 6),
-        ("Missing environment variable: `OPENAI_API_KEY`.", "auth", 6),
-        ("Codex ran out of room in the model's context window. Start a new thread", "too-long", 4),
+        pytest.param("Missing environment variable: `OPENAI_API_KEY`.", "auth", 6, marks=pytest.mark.long),
+        pytest.param(
+            "Codex ran out of room in the model's context window. Start a new thread",
+            "too-long",
+            4,
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_how_codex_fails_is_told_from_its_message(
@@ -277,23 +298,17 @@ def test_a_missing_command_is_blocked(repo: Path, ralph: Ralph) -> None:
     assert "'no-such-agent' was not found" in done.stderr
 
 
-def test_tokens_that_nobody_told_are_unknown(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
-    write_goal(repo)
-    done = ralph(
-        "run", "goal.md", "--agent-cmd", shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")
-    )
-    assert done.exit_code == 0
-    assert "cost unknown · tokens unknown" in done.stdout
-    assert (result(repo)["tokens"], result(repo)["cost_usd"]) == (None, None)
-    assert commits(repo)[-1].trailers["Ralph-Tokens"] == "unknown"
-
-
-def test_limits_that_an_agent_without_figures_cannot_keep_are_said(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
+def test_tokens_that_nobody_told_are_unknown_and_no_limit_on_them_holds(
+    repo: Path, ralph: Ralph, tmp_path: Path
+) -> None:
     write_goal(repo)
     agent = shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")
     done = ralph("run", "goal.md", "--agent-cmd", agent, "--max-cost", "1")
     assert done.exit_code == 0
     assert "read as plain, this agent reports no usage: limits on cost and tokens never hold" in done.stdout
+    assert "cost unknown · tokens unknown" in done.stdout
+    assert (result(repo)["tokens"], result(repo)["cost_usd"]) == (None, None)
+    assert commits(repo)[-1].trailers["Ralph-Tokens"] == "unknown"
 
 
 PRICES = '["gpt-6.1"]\ninput = 2.0\noutput = 10.0\n'
@@ -316,7 +331,7 @@ def test_dollars_come_from_the_users_own_table(repo: Path, ralph: Ralph, bin_dir
     assert "$0.0025" in done.stdout
 
 
-@pytest.mark.parametrize("args", [[], ["--model", "gpt-6.2"]])
+@pytest.mark.parametrize("args", [pytest.param([], marks=pytest.mark.long), ["--model", "gpt-6.2"]])
 def test_without_a_price_no_dollars_are_named_and_that_is_said(
     repo: Path, ralph: Ralph, bin_dir: Path, args: list[str]
 ) -> None:
@@ -342,6 +357,7 @@ def test_a_table_of_prices_that_is_none_is_refused(repo: Path, ralph: Ralph, bin
     assert not (repo / ".ralph" / "runs").exists()
 
 
+@pytest.mark.long
 def test_what_a_killed_session_spent_is_counted_though_another_agent_goes_on(
     repo: Path, ralph: Ralph, bin_dir: Path, tmp_path: Path
 ) -> None:
