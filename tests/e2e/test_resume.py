@@ -19,7 +19,7 @@ from ralph.repolock import LOCK
 from tests.support.git_repos import commit_all, commits, git
 from tests.support.goals import result, run_directory, write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph
-from tests.support.scripted_agent import ClaudeScript, answer, hang, run, summary, write
+from tests.support.scripted_agent import ClaudeScript, ScriptedAgent, answer, hang, run, summary, write
 from tests.support.waiting import comes_true, is_alive, wait_until
 
 STEPS = ([summary("the first step")], [summary("the second step")])
@@ -31,9 +31,14 @@ def goal(repo: Path) -> Path:
 
 
 @pytest.fixture
-def unfinished(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> Path:
+def agent(claude_script: ClaudeScript) -> ScriptedAgent:
+    """An agent whose third session is DONE."""
+    return claude_script(*STEPS, [summary("DONE")])
+
+
+@pytest.fixture
+def unfinished(repo: Path, ralph: Ralph, agent: ScriptedAgent) -> Path:
     """The directory of a run that a limit ended after two iterations; the next session is DONE."""
-    claude_script(*STEPS, [summary("DONE")])
     assert ralph("run", "goal.md", "--max-iterations", "2").exit_code == 4
     return run_directory(repo)
 
@@ -64,11 +69,19 @@ def flattened(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("flags", [[], ["--continue"]], ids=["by itself", "--continue"])
-def test_an_unfinished_run_is_continued(repo: Path, ralph: Ralph, unfinished: Path, flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    "flags",
+    [["--max-iterations", "5"], pytest.param(["--continue"], marks=pytest.mark.long)],
+    ids=["a higher limit", "--continue"],
+)
+def test_an_unfinished_run_is_continued(
+    repo: Path, ralph: Ralph, agent: ScriptedAgent, unfinished: Path, flags: list[str]
+) -> None:
     done = ralph("run", "goal.md", *flags)
 
     assert_continued(repo, done)
+    assert "the first step" in agent.heard[1]
+    assert "the second step" in agent.heard[2]
     assert "continuing the unfinished run" in done.stdout
     (times,) = (line for line in done.stdout.splitlines() if line.startswith("time "))
     assert times.endswith(" (this start)")
@@ -88,7 +101,9 @@ def test_continue_without_an_unfinished_run_is_refused(
     assert ralph("run", "goal.md", "--continue").exit_code == 2, "a finished run is not continued"
 
 
-def test_fresh_begins_anew_and_keeps_the_old_one(repo: Path, ralph: Ralph, unfinished: Path) -> None:
+def test_fresh_begins_anew_and_keeps_the_old_one(
+    repo: Path, ralph: Ralph, agent: ScriptedAgent, unfinished: Path
+) -> None:
     kept = (unfinished / "progress.jsonl").read_text()
 
     done = ralph("run", "goal.md", "--fresh")
@@ -98,16 +113,20 @@ def test_fresh_begins_anew_and_keeps_the_old_one(repo: Path, ralph: Ralph, unfin
     assert len({name for name, _ in iterations(repo)}) == 2
     assert result(repo)["iterations"] == 1
     assert result(repo)["cost_usd"] == pytest.approx(0.01)
+    assert "archived" in done.stdout
+    assert "the first step" not in agent.heard[2]
     (archived,) = (unfinished.parent / ".archive").iterdir()
     assert (archived / "progress.jsonl").read_text() == kept
 
 
+@pytest.mark.long
 def test_fresh_without_a_run_is_a_plain_start(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([summary("DONE")])
 
     assert ralph("run", "goal.md", "--fresh").exit_code == 0
 
 
+@pytest.mark.long
 def test_fresh_begins_anew_although_the_run_directory_is_lost(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     shutil.rmtree(unfinished)
 
@@ -147,13 +166,16 @@ def a_directory(directory: Path) -> None:
     (directory / "run.json").mkdir()
 
 
+RARER_DAMAGES = (lose_all_state, lose_run_json, empty, scribble, a_directory)
+
+
 @pytest.mark.parametrize(
     "damage",
-    [lose_everything, lose_all_state, lose_run_json, empty, tear, scribble, a_directory],
+    [lose_everything, tear, *(pytest.param(damage, marks=pytest.mark.long) for damage in RARER_DAMAGES)],
     ids=lambda function: function.__name__,
 )
 def test_a_lost_or_corrupt_run_is_rebuilt_from_its_commits_and_that_is_said(
-    repo: Path, ralph: Ralph, unfinished: Path, damage: Callable[[Path], None]
+    repo: Path, ralph: Ralph, agent: ScriptedAgent, unfinished: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(unfinished)
 
@@ -161,19 +183,11 @@ def test_a_lost_or_corrupt_run_is_rebuilt_from_its_commits_and_that_is_said(
 
     assert_continued(repo, done)
     assert re.search(r"rebuilt|recovered", done.stdout), done.stdout
+    assert "the first step" in agent.heard[2], "the agent is told what was done"
+    assert "the second step" in agent.heard[2]
 
 
-def test_a_rebuilt_run_tells_the_agent_what_was_done(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript, unfinished: Path
-) -> None:
-    agent = claude_script([summary("DONE")])
-    shutil.rmtree(unfinished)
-
-    assert ralph("run", "goal.md").exit_code == 0
-    assert "the first step" in agent.heard[0]
-    assert "the second step" in agent.heard[0]
-
-
+@pytest.mark.long
 def test_a_rebuilt_run_is_within_its_limits(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     shutil.rmtree(unfinished)
 
@@ -184,6 +198,7 @@ def test_a_rebuilt_run_is_within_its_limits(repo: Path, ralph: Ralph, unfinished
     assert result(repo)["cost_usd"] == pytest.approx(0.02)
 
 
+@pytest.mark.long
 def test_what_a_power_cut_makes_old_is_told_by_the_commits(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, unfinished: Path
 ) -> None:
@@ -213,6 +228,7 @@ def test_a_rebuilt_run_keeps_its_judge(repo: Path, ralph: Ralph, claude_script: 
     assert "the run began with the check 'test -f proof'; now it would be 'none'" in refused.stderr
 
 
+@pytest.mark.long
 def test_continue_takes_a_run_whose_directory_is_lost(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     shutil.rmtree(unfinished)
 
@@ -245,7 +261,13 @@ def a_line_twice(text: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     "damage",
-    [torn_tail, nothing, flipped_number, flipped_first_byte, flipped_newline, a_line_twice],
+    [
+        torn_tail,
+        *(
+            pytest.param(damage, marks=pytest.mark.long)
+            for damage in (nothing, flipped_number, flipped_first_byte, flipped_newline, a_line_twice)
+        ),
+    ],
     ids=lambda function: function.__name__,
 )
 def test_a_corrupt_progress_is_mended_from_the_commits(
@@ -259,6 +281,7 @@ def test_a_corrupt_progress_is_mended_from_the_commits(
     assert_continued(repo, ralph("run", "goal.md"))
 
 
+@pytest.mark.long
 def test_any_flipped_byte_of_run_and_progress_is_survived(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     """A sample of what is flipped everywhere by `tests/test_journal.py`: the whole of ralph, some offsets."""
     claude_files = ("run.json", "progress.jsonl")
@@ -276,6 +299,7 @@ def test_any_flipped_byte_of_run_and_progress_is_survived(repo: Path, ralph: Ral
                 (unfinished / known).write_bytes(good)
 
 
+@pytest.mark.long
 def test_a_run_of_a_newer_version_is_refused_and_left_alone(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     path = unfinished / "run.json"
     document = json.loads(path.read_text())
@@ -291,6 +315,7 @@ def test_a_run_of_a_newer_version_is_refused_and_left_alone(repo: Path, ralph: R
     assert len(iterations(repo)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("with_check", [True, False], ids=["proven", "unproven"])
 def test_a_run_that_ended_well_is_not_rebuilt(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, with_check: bool
@@ -313,6 +338,7 @@ def test_a_run_that_ended_well_is_not_rebuilt(
     assert result(repo)["proven"] is with_check
 
 
+@pytest.mark.long
 def test_commits_of_another_goal_or_an_older_run_do_not_count(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -334,6 +360,7 @@ def test_commits_of_another_goal_or_an_older_run_do_not_count(
     assert result(repo)["cost_usd"] == pytest.approx(0.02)
 
 
+@pytest.mark.long
 def test_commits_of_the_user_in_between_do_no_harm(repo: Path, ralph: Ralph, unfinished: Path) -> None:
     git(repo, "commit", "--allow-empty", "-m", "mine\n\nRalph-Iteration: 99\nRalph-Run: none\nRalph-Goal: goal")
     shutil.rmtree(unfinished)
@@ -345,6 +372,7 @@ def test_commits_of_the_user_in_between_do_no_harm(repo: Path, ralph: Ralph, unf
     assert [commit.trailers["Ralph-Iteration"] for commit in made] == ["1", "2", "3"]
 
 
+@pytest.mark.long
 def test_an_agent_that_forges_trailers_cannot_pass_for_an_iteration(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -378,11 +406,12 @@ def test_the_lock_names_its_owner(repo: Path, ralph: Ralph, claude_script: Claud
 
         assert time.monotonic() - began < 11, "it is refused, and not made to wait as for one who is dying"
         assert refused.exit_code == 2
-        assert str(first.pid) in refused.stderr
+        assert f"process {first.pid}" in refused.stderr
         first.send(signal.SIGTERM)
         assert first.wait().exit_code == 143
 
 
+@pytest.mark.long
 def test_of_twenty_starts_at_once_one_runs(repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([run(f"until test -e {world}/go; do sleep 0.05; done"), summary("DONE")])
     with ExitStack() as stack:
@@ -438,6 +467,7 @@ def test_what_a_killed_session_had_spent_is_counted(repo: Path, ralph: Ralph, cl
     assert commits(repo)[-1].trailers["Ralph-Cost-USD"] == "0.03"
 
 
+@pytest.mark.long
 def test_a_session_that_was_counted_is_not_counted_again(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([summary("one")], [hang()], [hang()], [summary("DONE")])
     for number in (signal.SIGINT, signal.SIGKILL):
@@ -470,6 +500,7 @@ def test_a_lock_that_a_killed_git_left_is_removed_and_that_is_said(repo: Path, r
     assert "index.lock" in done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_a_lock_that_is_left_while_the_run_goes_on_is_removed(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -482,6 +513,7 @@ def test_a_lock_that_is_left_while_the_run_goes_on_is_removed(
     assert git(repo, "show", "--name-only", "--format=") == "a.txt"
 
 
+@pytest.mark.long
 def test_a_lock_that_a_living_git_holds_is_respected(
     repo: Path, tmp_path: Path, ralph: Ralph, unfinished: Path
 ) -> None:
@@ -521,6 +553,7 @@ def committing(repo: Path, world: Path, claude_script: ClaudeScript) -> Path:
     return world / "committing"
 
 
+@pytest.mark.long
 def test_a_start_waits_for_the_commit_that_a_killed_ralph_had_begun(
     repo: Path, world: Path, ralph: Ralph, committing: Path
 ) -> None:
@@ -539,6 +572,7 @@ def test_a_start_waits_for_the_commit_that_a_killed_ralph_had_begun(
     assert [number for _, number in iterations(repo)] == ["1", "2"]
 
 
+@pytest.mark.long
 def test_a_start_that_waits_for_a_commit_can_be_stopped(
     repo: Path, world: Path, ralph: Ralph, committing: Path
 ) -> None:
@@ -578,6 +612,7 @@ def test_a_done_that_was_committed_but_not_checked_is_checked_first(
     assert result(repo)["cost_usd"] == pytest.approx(0.02)
 
 
+@pytest.mark.long
 def test_a_proven_run_that_was_killed_before_its_goodbye_needs_no_other_session(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -595,6 +630,7 @@ def test_a_proven_run_that_was_killed_before_its_goodbye_needs_no_other_session(
     assert (result(repo)["proven"], result(repo)["iterations"]) == (True, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cost", ["nan", "0.0"])
 def test_a_forged_cost_does_not_buy_anything(repo: Path, ralph: Ralph, unfinished: Path, cost: str) -> None:
     said = commits(repo)[-1]

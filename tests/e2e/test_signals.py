@@ -66,7 +66,9 @@ def test_the_first_ctrl_c_is_soft(repo: Path, tmp_path: Path, ralph: Ralph, clau
     "steps",
     [
         pytest.param([ignore_signals(), hang()], id="in the middle"),
-        pytest.param([ignore_signals(), no_exit_after_result(), summary("a step")], id="after its result"),
+        pytest.param(
+            [ignore_signals(), no_exit_after_result(), summary("a step")], marks=pytest.mark.long, id="after its result"
+        ),
     ],
 )
 def test_the_second_ctrl_c_kills_at_once(
@@ -132,6 +134,7 @@ def test_a_hangup_that_is_ignored_from_the_start_is_left_alone(
     assert done.exit_code == 0
 
 
+@pytest.mark.long
 def test_a_signal_before_the_first_session_is_heeded(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([summary("DONE")])
     with ralph.start("run", "goal.md", "--json") as running:
@@ -195,7 +198,9 @@ def test_a_signal_during_a_wait(ralph: Ralph, claude_script: ClaudeScript) -> No
     assert done.exit_code == 143
 
 
-@pytest.mark.parametrize("flags", [[], ["--json"], ["--quiet"]], ids=["plain", "--json", "--quiet"])
+@pytest.mark.parametrize(
+    "flags", [[], ["--json"], pytest.param(["--quiet"], marks=pytest.mark.long)], ids=["plain", "--json", "--quiet"]
+)
 def test_a_reader_that_closes_the_pipe_does_not_end_the_run(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, flags: list[str]
 ) -> None:
@@ -212,10 +217,10 @@ def test_a_reader_that_closes_the_pipe_does_not_end_the_run(
 
     assert len(agent.starts) == 3
     assert result(repo)["exit_code"] == 0
-    assert "Traceback" not in said
-    assert "BrokenPipe" not in said
+    assert said == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["plain", "--json"])
 def test_a_reader_that_does_not_read_keeps_nobody_from_ending_the_run(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, flags: list[str]
@@ -237,12 +242,16 @@ def test_a_full_device_as_stdout_does_not_end_the_run(repo: Path, ralph: Ralph, 
     with Path("/dev/full").open("wb") as full, _ralph(ralph, stdout=full.fileno()) as process:
         assert process.wait(180) == 0
         assert process.stderr is not None
-        assert b"Traceback" not in process.stderr.read()
+        assert process.stderr.read() == b""
 
     assert result(repo)["iterations"] == 2
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"], ids=["stdout", "stderr", "all"])
+@pytest.mark.parametrize(
+    "closed",
+    [">&-", pytest.param("2>&-", marks=pytest.mark.long), pytest.param("<&- >&- 2>&-", marks=pytest.mark.long)],
+    ids=["stdout", "stderr", "all"],
+)
 def test_descriptors_that_are_closed_from_the_start(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, closed: str
 ) -> None:
@@ -252,19 +261,21 @@ def test_descriptors_that_are_closed_from_the_start(
 
     done = ralph("run", "goal.md", under=["sh", "-c", f'exec "$@" {closed}', "sh"])
 
-    assert done.exit_code == 0, done
+    assert (done.exit_code, done.stderr) == (0, ""), done
     assert (result(repo)["proven"], result(repo)["iterations"]) == (True, 2)
     assert _events(repo)[-1] == "run_ended"
 
 
-@pytest.mark.parametrize("stderr", ["/dev/full", "&-"])
+@pytest.mark.parametrize("stderr", ["/dev/full", pytest.param("&-", marks=pytest.mark.long)])
 def test_an_error_that_nobody_can_read_keeps_its_exit_code(ralph: Ralph, stderr: str) -> None:
     refused = ralph("run", "nosuch.md", under=["sh", "-c", f'exec "$@" 2>{stderr}', "sh"])
 
     assert refused.exit_code == 2
 
 
-@pytest.mark.parametrize("ignoring", [True, False], ids=["ignoring the hangup", "hung up"])
+@pytest.mark.parametrize(
+    "ignoring", [pytest.param(True, marks=pytest.mark.long), False], ids=["ignoring the hangup", "hung up"]
+)
 def test_a_terminal_that_goes_away(
     repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript, ignoring: bool
 ) -> None:

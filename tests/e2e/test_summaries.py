@@ -74,6 +74,7 @@ def flattened(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.long
 def test_two_hundred_iterations_and_prompts_that_do_not_grow(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -144,14 +145,22 @@ def test_the_screen_tells_of_it(ralph: Ralph, claude_script: ClaudeScript) -> No
 # Restarts
 
 
-def unbroken(directory: Path, ralph: Ralph) -> list[str]:
+@pytest.fixture(scope="module")
+def known_prompts() -> list[str]:
+    """The prompts that `unbroken` has found: they say nothing of where the repository is."""
+    return []
+
+
+@pytest.fixture
+def unbroken(known_prompts: list[str], tmp_path: Path, ralph: Ralph) -> list[str]:
     """The prompts of ten iterations that nothing disturbed."""
-    stage = make_stage(directory, ralph)
-    agent = scripted_agent(directory / "bin", steps(10), summarizer=chronicle(2))
-    assert stage.ralph("run", "goal.md", "--max-iterations", "10", env=OFTEN).exit_code == 4
-    prompts = agent.heard
-    assert [quoted(prompt)[0] for prompt in prompts] == [0, 0, 0, 0, 2, 2, 2, 2, 6, 6]
-    return prompts
+    if not known_prompts:
+        stage = make_stage(tmp_path / "other", ralph)
+        agent = scripted_agent(tmp_path / "other" / "bin", steps(10), summarizer=chronicle(2))
+        assert stage.ralph("run", "goal.md", "--max-iterations", "10", env=OFTEN).exit_code == 4
+        assert [quoted(prompt)[0] for prompt in agent.heard] == [0, 0, 0, 0, 2, 2, 2, 2, 6, 6]
+        known_prompts[:] = agent.heard
+    return known_prompts
 
 
 def told(agent: ScriptedAgent) -> list[str]:
@@ -159,23 +168,26 @@ def told(agent: ScriptedAgent) -> list[str]:
     return [prompt for prompt, _ in groupby(agent.heard)]
 
 
-@pytest.mark.parametrize("limits", [[4, 10], [5, 10], [8, 9, 10]], ids=str)
+@pytest.mark.parametrize(
+    "limits", [[4, 10], *(pytest.param(limits, marks=pytest.mark.long) for limits in ([5, 10], [8, 9, 10]))], ids=str
+)
 def test_a_run_that_is_continued_has_the_same_prompts(
-    tmp_path: Path, ralph: Ralph, claude_script: ClaudeScript, limits: list[int]
+    ralph: Ralph, claude_script: ClaudeScript, unbroken: list[str], limits: list[int]
 ) -> None:
     """Also where it ended between the commit and the summary that it made due."""
     agent = claude_script(*steps(10), summarizer=chronicle(2))
     for limit in limits:
         assert ralph("run", "goal.md", "--max-iterations", str(limit), env=OFTEN).exit_code == 4
 
-    assert agent.heard == unbroken(tmp_path / "other", ralph)
+    assert agent.heard == unbroken
     assert len(agent.heard_as_summarizer) == 2, "none was made twice"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["kill -9", "Ctrl-C"])
 @pytest.mark.parametrize("when", ["in the first summarizer", "in the second summarizer", "in a worker"])
 def test_a_run_that_is_killed_has_the_same_prompts(
-    repo: Path, tmp_path: Path, ralph: Ralph, claude_script: ClaudeScript, number: int, when: str
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, unbroken: list[str], number: int, when: str
 ) -> None:
     chapters, workers = chronicle(2), steps(10)
     stuck: Session = [bill(cost=0.07), say("I look at it."), hang()]
@@ -198,7 +210,7 @@ def test_a_run_that_is_killed_has_the_same_prompts(
     done = ralph("run", "goal.md", "--max-iterations", "10", env=OFTEN)
 
     assert done.exit_code == 4, done.stdout + done.stderr
-    assert told(agent) == unbroken(tmp_path / "other", ralph)
+    assert told(agent) == unbroken
     assert len(agent.heard_as_summarizer) == (2 if when == "in a worker" else 3)
     reported = sum(map(reported_cost, raw_logs(repo)))
     if number == signal.SIGINT:
@@ -242,6 +254,7 @@ def test_what_a_summarizer_spent_before_a_kill_is_counted_apart(
     assert_apart(repo, done, agent)
 
 
+@pytest.mark.long
 def test_a_branch_that_was_reset_has_no_summary_of_what_it_has_lost(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -256,6 +269,7 @@ def test_a_branch_that_was_reset_has_no_summary_of_what_it_has_lost(
     assert "chapter 3" in agent.heard[9]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -278,6 +292,7 @@ def test_a_summary_that_cannot_be_believed_is_made_again(
     assert "is ignored" not in ralph("run", "goal.md", "--max-iterations", "7", env=OFTEN).stdout
 
 
+@pytest.mark.long
 def test_a_lost_directory_takes_the_summary_with_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script(*steps(12), summarizer=chronicle(3))
     assert ralph("run", "goal.md", "--max-iterations", "10", env=OFTEN).exit_code == 4
@@ -297,18 +312,31 @@ def test_a_lost_directory_takes_the_summary_with_it(repo: Path, ralph: Ralph, cl
     ("session", "said"),
     [
         pytest.param([exit_with(3)], "crashed: the agent exited with 3", id="crash"),
-        pytest.param([hang()], "hung: no output for 6.0s", id="hang"),
-        pytest.param([answer("I would rather not.")], "invalid: ", id="invalid"),
+        pytest.param([hang()], "hung: no output for 6.0s", marks=pytest.mark.long, id="hang"),
+        pytest.param([answer("I would rather not.")], "invalid: ", marks=pytest.mark.long, id="invalid"),
         pytest.param(
             [deny("Read", {"file_path": "/etc/shadow"}), answer("I may not.")],
             "denied: permission denied: Read",
+            marks=pytest.mark.long,
             id="denied",
         ),
-        pytest.param([summary("DONE")], "its answer is DONE", id="DONE"),
-        pytest.param([summary("BLOCKED: nobody told me")], "its answer is BLOCKED", id="BLOCKED"),
-        pytest.param([structured({"summary": "  "})], "invalid: ", id="empty"),
-        pytest.param([api_error(401, "no such login", "authentication_failed")], "auth: no such login", id="login"),
-        pytest.param([api_error(404, "no such model", "model_not_found")], "config: no such model", id="model"),
+        pytest.param([summary("DONE")], "its answer is DONE", marks=pytest.mark.long, id="DONE"),
+        pytest.param(
+            [summary("BLOCKED: nobody told me")], "its answer is BLOCKED", marks=pytest.mark.long, id="BLOCKED"
+        ),
+        pytest.param([structured({"summary": "  "})], "invalid: ", marks=pytest.mark.long, id="empty"),
+        pytest.param(
+            [api_error(401, "no such login", "authentication_failed")],
+            "auth: no such login",
+            marks=pytest.mark.long,
+            id="login",
+        ),
+        pytest.param(
+            [api_error(404, "no such model", "model_not_found")],
+            "config: no such model",
+            marks=pytest.mark.long,
+            id="model",
+        ),
     ],
 )
 def test_a_summarizer_that_fails_stops_nothing(
@@ -332,6 +360,7 @@ def test_a_summarizer_that_fails_stops_nothing(
     assert result(repo)["cost_usd"] == pytest.approx(agent.total_cost)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("session", "said"),
     [
@@ -357,6 +386,7 @@ def test_what_fails_by_something_that_passes_is_tried_again_after_the_next_itera
     assert [quoted(prompt) for prompt in agent.heard[4:]] == [(0, [1, 2, 3, 4]), (2, [3, 4, 5]), (2, [3, 4, 5, 6])]
 
 
+@pytest.mark.long
 def test_a_limit_of_the_run_that_falls_into_a_summary_fails_no_summary(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -369,6 +399,7 @@ def test_a_limit_of_the_run_that_falls_into_a_summary_fails_no_summary(
     assert "chapter 1" in agent.heard[0]
 
 
+@pytest.mark.long
 def test_a_valid_summary_counts_though_a_tool_was_denied(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script(*steps(4), [summary("DONE")], summarizer=[[deny("Read", {}), summary("chapter 1")]])
 
@@ -376,6 +407,7 @@ def test_a_valid_summary_counts_though_a_tool_was_denied(ralph: Ralph, claude_sc
     assert "chapter 1" in agent.heard[-1]
 
 
+@pytest.mark.long
 def test_a_failure_is_remembered_over_a_restart_and_made_good_later(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script(*steps(10), summarizer=[[exit_with(1)], [summary("chapter 1")]])
     for limit in (5, 6, 10):
@@ -403,6 +435,7 @@ def test_what_it_costs_counts_against_the_limit(repo: Path, ralph: Ralph, claude
     assert_apart(repo, done, agent)
 
 
+@pytest.mark.long
 def test_it_may_use_a_tenth_of_what_is_left_and_the_work_goes_on(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -463,10 +496,12 @@ def test_a_prompt_that_is_too_long_has_its_older_part_condensed(ralph: Ralph, cl
 @pytest.mark.parametrize(
     ("env", "said"),
     [
-        ({"RALPH_SUMMARY_EVERY": "-1"}, "summary_every: '-1'"),
-        ({"RALPH_SUMMARY_KEEP": "0"}, "summary_keep: '0'"),
+        pytest.param({"RALPH_SUMMARY_EVERY": "-1"}, "summary_every: '-1'", marks=pytest.mark.long),
+        pytest.param({"RALPH_SUMMARY_KEEP": "0"}, "summary_keep: '0'", marks=pytest.mark.long),
         ({"RALPH_SUMMARY_EVERY": "90", "RALPH_SUMMARY_KEEP": "20"}, "a prompt would quote 109 iterations"),
-        ({"RALPH_MODES_SUMMARIZER_REASONING": "much"}, "modes.summarizer.reasoning: 'much'"),
+        pytest.param(
+            {"RALPH_MODES_SUMMARIZER_REASONING": "much"}, "modes.summarizer.reasoning: 'much'", marks=pytest.mark.long
+        ),
     ],
 )
 def test_nonsense_is_refused(
@@ -479,6 +514,7 @@ def test_nonsense_is_refused(
     assert not (world / "ralph" / "runs").exists()
 
 
+@pytest.mark.long
 def test_zero_is_never(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script(*steps(12), [summary("DONE")])
     assert ralph("run", "goal.md", env={"RALPH_SUMMARY_EVERY": "0"}).exit_code == 0
@@ -486,6 +522,7 @@ def test_zero_is_never(ralph: Ralph, claude_script: ClaudeScript) -> None:
     assert quoted(agent.heard[-1]) == (0, list(range(3, 13)))
 
 
+@pytest.mark.long
 def test_a_repositorys_own_template(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     template = repo / ".ralph" / "prompts" / "summarizer.md.j2"
     template.parent.mkdir(parents=True)
@@ -500,6 +537,7 @@ def test_a_repositorys_own_template(repo: Path, ralph: Ralph, claude_script: Cla
     assert agent.heard_as_summarizer == ["Briefly: step 1 was taken. step 2 was taken. "]
 
 
+@pytest.mark.long
 def test_a_template_that_only_fails_with_iterations_stops_nothing(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -538,6 +576,7 @@ def test_codex_condenses_in_a_sandbox_that_is_read_only(repo: Path, ralph: Ralph
     assert result(repo)["tokens"] == 6 * 1050
 
 
+@pytest.mark.long
 def test_a_command_condenses_in_words(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     sessions = [[writes(f"{number}.txt", ""), says(f"turn {number}")] for number in range(1, 5)]
     long = "It went well.\n" * 400  # more than the end that would be an iteration's summary
@@ -561,6 +600,7 @@ def script(directory: Path, count: int) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agent", ["demo", "ralph-claude"])
 def test_a_script_has_one_session_an_iteration_and_does_not_summarise(
     repo: Path, tmp_path: Path, ralph: Ralph, agent: str
@@ -575,6 +615,7 @@ def test_a_script_has_one_session_an_iteration_and_does_not_summarise(
     assert done.events_of("summary_started") == []
 
 
+@pytest.mark.long
 def test_a_summarizer_may_have_a_script_of_its_own(repo: Path, tmp_path: Path, ralph: Ralph) -> None:
     (tmp_path / "summaries").mkdir()
     own = tmp_path / "summaries" / "play.json"
@@ -588,6 +629,7 @@ def test_a_summarizer_may_have_a_script_of_its_own(repo: Path, tmp_path: Path, r
     assert [event["text"] for event in done.events_of("summary_written")] == ["chapter 1"]
 
 
+@pytest.mark.long
 def test_the_real_claude_condenses(
     repo: Path, ralph: Ralph, bin_dir: Path, world: Path, messages_api: ServeMessages
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_broken_git_directory_never_leads_to_the_repository_around(
     assert len(commits(outer)) == 1
 
 
+@pytest.mark.long
 def test_a_continued_run_goes_on_on_its_branch(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([write("one.txt", "1"), summary("one")], [write("two.txt", "2"), summary("two")])
     ralph("run", "goal.md", "--branch", "feature", "--max-iterations", "1")
@@ -67,11 +68,12 @@ def test_the_check_of_the_branch_is_the_judge(repo: Path, ralph: Ralph, claude_s
 @pytest.mark.parametrize(
     "deed",
     [
-        pytest.param("echo RALPH_CHECK=true > .env", id="in .env"),
-        pytest.param("mkdir -p .ralph; echo 'check = \"true\"' > .ralph/config.toml", id="in the configuration"),
+        pytest.param("echo RALPH_CHECK=true > .env", marks=pytest.mark.long, id="in .env"),
+        pytest.param("mkdir -p .ralph; echo 'check = \"true\"' > .ralph/config.toml", marks=pytest.mark.long,
+                     id="in the configuration"),
         pytest.param('for f in check; do printf "#!/bin/sh\\n" > $(readlink .ralph/runs/goal)/snapshot/$f; done;'
                      ' printf "#!/bin/sh\\n" > .ralph/check', id="in the stored copy"),
-        pytest.param("rm .ralph/check", id="by deleting it"),
+        pytest.param("rm .ralph/check", marks=pytest.mark.long, id="by deleting it"),
     ],
 )  # fmt: skip
 def test_the_judge_cannot_be_replaced(repo: Path, ralph: Ralph, claude_script: ClaudeScript, deed: str) -> None:
@@ -142,6 +144,7 @@ def test_an_agent_that_resets_the_branch_does_not_drop_an_iteration(
     assert "moved the branch off its last commit; that was undone" in agent.heard[2]
 
 
+@pytest.mark.long
 def test_a_detached_head_stays_detached_where_the_work_is(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -154,6 +157,7 @@ def test_a_detached_head_stays_detached_where_the_work_is(
     assert git(repo, "log", "-1", "--format=%s") == "ralph: iteration 1"
 
 
+@pytest.mark.long
 def test_a_refused_second_start_does_not_move_the_first_ones_branch(
     repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -178,27 +182,7 @@ def agent_free(claude_script: ClaudeScript) -> None:
     claude_script([summary("DONE")])
 
 
-@pytest.mark.parametrize(
-    ("how", "code"),
-    [
-        pytest.param("| true", 0, id="a reader that is gone"),
-        pytest.param(">&-", 0, id="no stdout at all"),
-        pytest.param("> /dev/full", 0, id="a full disk behind stdout"),
-        pytest.param("--json | head -1", 0, id="events to a reader that leaves"),
-    ],
-)
-def test_a_screen_that_fails_does_not_matter(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript, how: str, code: int
-) -> None:
-    claude_script([write("a.txt", "a"), summary("one")], [summary("DONE")])
-    script = f"set -o pipefail; '{sys.executable}' -P -m ralph run goal.md {how}"
-
-    done = subprocess.run(["bash", "-c", script], cwd=repo, env=ralph.env, capture_output=True, text=True, timeout=60)
-
-    assert (done.returncode, done.stderr) == (code, "")
-    assert result(repo)["iterations"] == 2
-
-
+@pytest.mark.long
 def test_a_terminal_without_our_letters_is_written_to_all_the_same(ralph: Ralph, agent_free: None) -> None:
     done = ralph("run", "goal.md", env={"PYTHONIOENCODING": "ascii", "LANG": "C"})
     assert done.exit_code == 0
@@ -221,14 +205,23 @@ def test_without_git_that_is_said(ralph: Ralph, bin_dir: Path, agent_free: None)
     assert (done.exit_code, "git was not found" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("place", ["/proc/nope", "/dev/null", "~nobody-here/x"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/proc/nope",
+        pytest.param("/dev/null", marks=pytest.mark.long),
+        pytest.param("~nobody-here/x", marks=pytest.mark.long),
+    ],
+)
 def test_a_state_directory_that_cannot_be_is_refused(ralph: Ralph, agent_free: None, place: str) -> None:
     done = ralph("run", "goal.md", env={"RALPH_DIR": place})
     assert done.exit_code == 2, done.stderr
     assert place.removeprefix("~") in done.stderr
 
 
-@pytest.mark.parametrize("flag", ["--check", "--repo", "--branch", "--model"])
+@pytest.mark.parametrize(
+    "flag", ["--check", *(pytest.param(flag, marks=pytest.mark.long) for flag in ("--repo", "--branch", "--model"))]
+)
 def test_an_empty_value_is_refused(ralph: Ralph, agent_free: None, flag: str) -> None:
     done = ralph("run", "goal.md", flag, "  ")
     assert (done.exit_code, flag in done.stderr) == (2, True)
@@ -245,6 +238,7 @@ def test_a_merge_in_progress_is_not_concluded_by_us(repo: Path, ralph: Ralph, ag
     assert (done.exit_code, "a git merge is in progress" in done.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_failures_are_forgiven_by_a_new_start(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([run("kill -9 $PPID")])
     assert ralph("run", "goal.md").exit_code == 1
@@ -254,6 +248,7 @@ def test_failures_are_forgiven_by_a_new_start(ralph: Ralph, claude_script: Claud
     assert len(agent.starts) == 2 * held == 12, "three failures, each tried twice"
 
 
+@pytest.mark.long
 def test_what_the_check_did_is_not_the_sessions_fault(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     write_check(repo, '#!/bin/sh\nrm -- "$0"\ngit checkout -q -b theirs\nexit 1\n')
     agent = claude_script([summary("DONE")])
@@ -269,9 +264,13 @@ def test_what_the_check_did_is_not_the_sessions_fault(repo: Path, ralph: Ralph, 
     "deed",
     [
         "git rm -rq .ralph; git commit -qm gone",
-        "git rm -q .ralph/check; mkdir .ralph/check; git commit -qm gone",
-        "git rm -rq --cached .ralph goal.md; printf '/.ralph/\n/goal.md\n' > .gitignore; git add -A; git commit -qm x",
-        "git rm -rq --cached .ralph; echo '/.ralph/' > .gitignore",
+        pytest.param("git rm -q .ralph/check; mkdir .ralph/check; git commit -qm gone", marks=pytest.mark.long),
+        pytest.param(
+            "git rm -rq --cached .ralph goal.md; printf '/.ralph/\n/goal.md\n' > .gitignore;"
+            " git add -A; git commit -qm x",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("git rm -rq --cached .ralph; echo '/.ralph/' > .gitignore", marks=pytest.mark.long),
     ],
 )
 def test_what_the_user_had_committed_of_his_own_is_in_every_iteration(
@@ -287,6 +286,7 @@ def test_what_the_user_had_committed_of_his_own_is_in_every_iteration(
     assert git(repo, "status", "--porcelain") == ""
 
 
+@pytest.mark.long
 def test_a_chatty_check_is_read_as_fast_as_it_writes(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     write_check(repo, "#!/bin/sh\nyes | head -c 50000000\n")
     claude_script([summary("DONE")])
@@ -297,6 +297,7 @@ def test_a_chatty_check_is_read_as_fast_as_it_writes(repo: Path, ralph: Ralph, c
     assert "bytes left out" in done.events_of("check_ended")[0]["output"]
 
 
+@pytest.mark.long
 def test_the_result_of_an_earlier_start_is_not_left_to_mislead(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -315,6 +316,7 @@ def test_json_dry_run_is_json(ralph: Ralph, agent_free: None) -> None:
     assert (done.exit_code, done.events[0]["argv"][1], "prompt" in done.events[0]) == (0, "-p", True)
 
 
+@pytest.mark.long
 def test_a_configuration_broken_while_ralph_is_killed_does_not_bar_the_next_start(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -339,7 +341,10 @@ FORK = (
 )
 
 
-@pytest.mark.parametrize("operation", ["rebase", "merge", "cherry-pick"])
+@pytest.mark.parametrize(
+    "operation",
+    ["rebase", *(pytest.param(operation, marks=pytest.mark.long) for operation in ("merge", "cherry-pick"))],
+)
 def test_what_the_agent_left_in_progress_does_not_bar_or_endanger_the_run(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, operation: str
 ) -> None:
@@ -361,8 +366,15 @@ def test_what_the_agent_left_in_progress_does_not_bar_or_endanger_the_run(
     assert git(repo, "rev-list", "--merges", "--count", "main") == "0"
 
 
-@pytest.mark.parametrize("operation", ["rebase", "merge"])
-@pytest.mark.parametrize("flags", [[], ["--branch", "main"]], ids=["here", "--branch"])
+@pytest.mark.parametrize(
+    ("operation", "flags"),
+    [
+        pytest.param("rebase", [], id="rebase, here"),
+        pytest.param("rebase", ["--branch", "main"], marks=pytest.mark.long, id="rebase, --branch"),
+        pytest.param("merge", [], marks=pytest.mark.long, id="merge, here"),
+        pytest.param("merge", ["--branch", "main"], marks=pytest.mark.long, id="merge, --branch"),
+    ],
+)
 def test_what_the_agent_had_in_progress_when_ralph_was_killed_is_ended_at_the_next_start(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, operation: str, flags: list[str]
 ) -> None:
@@ -385,6 +397,7 @@ def test_what_the_agent_had_in_progress_when_ralph_was_killed_is_ended_at_the_ne
     assert "<<<<<<<" in git(repo, "show", "main:shared.txt"), "the work stays as it was"
 
 
+@pytest.mark.long
 def test_a_rebase_of_another_branch_is_the_users_own_also_after_a_kill(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -420,6 +433,7 @@ def test_a_secret_that_the_agent_itself_committed_is_said(
     assert said not in agent.heard[2]
 
 
+@pytest.mark.long
 def test_a_secret_that_was_committed_while_ralph_was_killed_is_said(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -439,6 +453,7 @@ def test_a_secret_that_was_committed_while_ralph_was_killed_is_said(
     assert said in agent.heard[1]
 
 
+@pytest.mark.long
 def test_what_the_user_committed_between_two_starts_is_not_the_agents(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -473,7 +488,9 @@ def when_free(ralph: Ralph, *flags: str) -> Finished:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [("", "RALPH_MAX_ITERATIONS=9"), ("RALPH_MAX_ITERATIONS=1", "")], ids=["added", "taken away"]
+    ("before", "after"),
+    [("", "RALPH_MAX_ITERATIONS=9"), pytest.param("RALPH_MAX_ITERATIONS=1", "", marks=pytest.mark.long)],
+    ids=["added", "taken away"],
 )
 def test_settings_that_an_agent_wrote_to_dotenv_do_not_count(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, before: str, after: str
