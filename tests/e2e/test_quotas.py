@@ -53,6 +53,7 @@ def kinds(done: Finished) -> list[str]:
 # With the real Claude Code
 
 
+@pytest.mark.long
 def test_a_reset_is_waited_for_and_costs_nothing(repo: Path, claude: Ralph, messages_api: ServeMessages) -> None:
     asked_at: list[float] = []
 
@@ -105,6 +106,7 @@ def clock(world: Path) -> FakedTime:
     return FakedTime(world)
 
 
+@pytest.mark.long
 def test_a_reset_in_five_hours_is_waited_for_by_the_clock_on_the_wall(
     repo: Path, claude: Ralph, messages_api: ServeMessages, clock: FakedTime
 ) -> None:
@@ -140,6 +142,7 @@ def _seconds(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
+@pytest.mark.long
 def test_a_file_that_speaks_of_a_limit_changes_nothing(repo: Path, claude: Ralph, messages_api: ServeMessages) -> None:
     (repo / "notes.txt").write_text("Claude AI usage limit reached|1794790100\nYou've hit your session limit\n")
     look = Say(tool("Bash", command="cat notes.txt; cat notes.txt >&2; exit 1", description="look"))
@@ -152,6 +155,7 @@ def test_a_file_that_speaks_of_a_limit_changes_nothing(repo: Path, claude: Ralph
     assert "waiting" not in kinds(done)
 
 
+@pytest.mark.long
 def test_a_warning_is_shown(repo: Path, claude: Ralph, messages_api: ServeMessages) -> None:
     resets_at = int(time.time()) + 3600
     window = {"status": "allowed_warning", "utilization": "0.91", "surpassed-threshold": "0.9", "reset": str(resets_at)}
@@ -205,6 +209,7 @@ def test_a_key_ends_the_wait_and_the_screen_counts_down(ralph: Ralph, claude_scr
         assert "woken" in running.said
 
 
+@pytest.mark.long
 def test_a_terminal_that_can_redraw_nothing_is_told_once_how_to_end_the_wait(
     ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -218,6 +223,7 @@ def test_a_terminal_that_can_redraw_nothing_is_told_once_how_to_end_the_wait(
         assert "\x1b" not in running.said
 
 
+@pytest.mark.long
 def test_keys_are_heard_again_after_a_shell_had_the_terminal(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
@@ -237,6 +243,7 @@ def test_ctrl_c_ends_the_wait_and_leaves_the_terminal_as_it_was(ralph: Ralph, cl
         assert running.echoes
 
 
+@pytest.mark.long
 def test_without_a_time_it_is_tried_again_now_and_then(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(None), used_up(None), [summary("DONE")])
     with ralph.start("run", "goal.md", "--json", "--max-iterations", "1") as running:
@@ -250,6 +257,7 @@ def test_without_a_time_it_is_tried_again_now_and_then(repo: Path, ralph: Ralph,
     assert result(repo)["iterations"] == 1
 
 
+@pytest.mark.long
 def test_the_text_of_an_error_is_the_second_witness(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([api_error(429, LIMIT, "rate_limit")], [summary("DONE")])
     with ralph.start("run", "goal.md", "--json") as running:
@@ -272,6 +280,7 @@ def test_a_reset_beyond_the_duration_ends_the_run_at_once(
     assert result(repo)["not_before"] > time.time() + 3600
 
 
+@pytest.mark.long
 def test_stop_ends_a_wait(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 7200))
     with ralph.start("run", "goal.md", "--json") as running:

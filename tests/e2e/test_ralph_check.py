@@ -49,17 +49,12 @@ def checkout(repo: Path, tmp_path: Path) -> Path:
     return place
 
 
-def test_a_green_check_is_shown_as_it_runs(ralph: Ralph, repo: Path) -> None:
+def test_a_green_check_runs_at_the_root_and_is_shown_as_it_runs(ralph: Ralph, repo: Path) -> None:
     write_check(repo, "#!/bin/sh\npwd\nprintf '\\033[1mbold'; echo oops >&2\n")
-    done = ralph("check")
+    (repo / "below").mkdir()
+    done = ralph("check", cwd=repo / "below")
     assert (done.exit_code, done.stdout) == (0, f"{repo}\nboldoops\n")
     assert done.stderr.startswith(".ralph/check: exit 0 after ")
-
-
-def test_from_a_folder_below_it_runs_at_the_root(ralph: Ralph, repo: Path) -> None:
-    write_check(repo, "#!/bin/sh\npwd\n")
-    (repo / "below").mkdir()
-    assert ralph("check", cwd=repo / "below").stdout == f"{repo}\n"
 
 
 def test_a_red_check_is_exit_1_whatever_it_exits_with(ralph: Ralph, repo: Path) -> None:
@@ -116,6 +111,7 @@ def test_what_could_never_be_started_is_refused_and_says_why(ralph: Ralph, repo:
     assert "is to be run by /no/such/shell, which is not there" in done.stderr
 
 
+@pytest.mark.long
 def test_who_takes_too_long_is_ended_with_all_that_it_started(ralph: Ralph, repo: Path, tmp_path: Path) -> None:
     write_check(repo, SLEEP)
     env = {"RALPH_CHECK_TIMEOUT": "5s", "PIDS": str(tmp_path / "pid")}
@@ -127,7 +123,7 @@ def test_who_takes_too_long_is_ended_with_all_that_it_started(ralph: Ralph, repo
     assert not is_alive(pid_in(tmp_path / "pid"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_ends_it_with_all_that_it_started(ralph: Ralph, repo: Path, tmp_path: Path, number: int) -> None:
     write_check(repo, SLEEP)
     pid = tmp_path / "pid"
@@ -163,6 +159,7 @@ def test_a_clean_checkout_stays_clean_and_nothing_is_kept(ralph: Ralph, checkout
     assert [path for path in (world / "ralph").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.long
 def test_a_run_in_the_same_tree_is_not_in_its_way(ralph: Ralph, repo: Path, claude_script: ClaudeScript) -> None:
     write_goal(repo)
     write_check(repo, GREEN)
@@ -188,7 +185,7 @@ def test_the_flag_trusts_what_no_agent_wrote_and_only_for_this_once(ralph: Ralph
     assert ralph("check", cwd=checkout).stdout == "word: none\n"
 
 
-@pytest.mark.parametrize("trailer", ["Ralph-Run: 1", "Ralph-Goal: words"])
+@pytest.mark.parametrize("trailer", ["Ralph-Run: 1", pytest.param("Ralph-Goal: words", marks=pytest.mark.long)])
 def test_the_flag_does_not_speak_for_what_was_merged_from_a_run(ralph: Ralph, checkout: Path, trailer: str) -> None:
     (checkout / ".envrc").write_text("export WORD=agent\n")
     commit_all(checkout, f"Words\n\nBy an agent.\n\n{trailer}\n")

@@ -36,7 +36,7 @@ def kinds(done: Finished) -> list[str]:
         ("01-", "session_started", "turn_ended"),
         ("10b-", "session_started", "turn_ended"),
         ("10c-", "text", "usage"),
-        ("10c2-", "text", "usage"),
+        pytest.param("10c2-", "text", "usage", marks=pytest.mark.long),
     ],
 )
 def test_a_log_tells_itself_what_wrote_it(ralph: Ralph, name: str, first: str, last: str) -> None:
@@ -65,7 +65,9 @@ def test_what_tells_nothing_is_plain(ralph: Ralph, tmp_path: Path) -> None:
     assert kinds(ralph("transcript", "--json", str(log))) == ["text", "text"]
 
 
-@pytest.mark.parametrize("name", ["auto", "claude", "codex", "rtf1", "plain"])
+@pytest.mark.parametrize(
+    "name", ["auto", *(pytest.param(name, marks=pytest.mark.long) for name in ("claude", "codex", "rtf1", "plain"))]
+)
 @pytest.mark.parametrize("as_json", [True, False])
 def test_no_content_makes_it_fail(ralph: Ralph, tmp_path: Path, name: str, as_json: bool) -> None:
     deep = b"[" * 1000 + b"]" * 1000  # can be decoded, but not be written in Python's words
@@ -144,6 +146,7 @@ def test_a_line_is_told_before_the_next_one_comes(tmp_path: Path) -> None:
         assert told.wait(60) == 0
 
 
+@pytest.mark.long
 def test_a_long_log_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> None:
     """40 MB of events and a line of 100 MB, in 450 MB of address space, of which an interpreter takes the half."""
     lines = capture("10b-").read_bytes()

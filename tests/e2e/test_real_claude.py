@@ -101,6 +101,7 @@ def test_three_iterations_to_a_proven_done(repo: Path, run_claude: ClaudeRun, me
     assert any("not 42 but: 41" in words for words in second_prompt)
 
 
+@pytest.mark.long
 def test_the_invocation_reaches_the_model_as_configured(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -120,6 +121,7 @@ def test_the_invocation_reaches_the_model_as_configured(
     assert started[0]["session_id"] == done.events_of("iteration_started")[0]["session_id"]
 
 
+@pytest.mark.long
 def test_corrections_on_the_open_stdin(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     write_goal(repo)
     api = messages_api([Say("All finished."), Say("Really, all finished."), summary("DONE")])
@@ -134,6 +136,7 @@ def test_corrections_on_the_open_stdin(repo: Path, run_claude: ClaudeRun, messag
     assert result(repo)["cost_usd"] == pytest.approx(last_cost(raw_logs(repo)[0]))
 
 
+@pytest.mark.long
 def test_a_schema_violated_for_ever_is_corrected_and_then_a_failure(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_schema_violated_for_ever_is_corrected_and_then_a_failure(
     assert whole - turns * ONE_MESSAGE.output <= result(repo)["tokens"] <= whole
 
 
+@pytest.mark.long
 def test_a_text_only_model_is_a_failure_whose_words_are_kept(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -173,6 +177,7 @@ def test_a_text_only_model_is_a_failure_whose_words_are_kept(
     assert result(repo)["tokens"] == api.ledger.tokens.total
 
 
+@pytest.mark.long
 def test_no_login_is_blocked_with_the_next_command(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -187,6 +192,7 @@ def test_no_login_is_blocked_with_the_next_command(
     assert not api.ledger.main
 
 
+@pytest.mark.long
 def test_a_refused_login_fails_fast(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     write_goal(repo)
     api = messages_api(lambda number, request: Fail(401, "authentication_error", "invalid bearer token"))
@@ -197,6 +203,7 @@ def test_a_refused_login_fails_fast(repo: Path, run_claude: ClaudeRun, messages_
     assert len(api.ledger.main) <= 3, "claude by itself would try eleven times"
 
 
+@pytest.mark.long
 def test_an_unknown_model_is_blocked(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     write_goal(repo)
     api = messages_api(lambda number, request: Fail(404, "not_found_error", "model: nonesuch"))
@@ -207,6 +214,7 @@ def test_an_unknown_model_is_blocked(repo: Path, run_claude: ClaudeRun, messages
     assert "--model" in done.stdout
 
 
+@pytest.mark.long
 def test_a_denied_tool_counts_the_verdict_first_and_then_blocks(
     repo: Path, ralph: Ralph, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -223,6 +231,7 @@ def test_a_denied_tool_counts_the_verdict_first_and_then_blocks(
     assert commits(repo)[-1].subject == "ralph: iteration 1"
 
 
+@pytest.mark.long
 def test_a_used_up_quota_waits_beyond_the_duration_and_ends_at_once(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:
@@ -237,6 +246,7 @@ def test_a_used_up_quota_waits_beyond_the_duration_and_ends_at_once(
     assert result(repo)["reason"] == "limit reached: --duration"
 
 
+@pytest.mark.long
 def test_the_count_is_the_endpoints_over_retries_and_what_a_background_task_wakes(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_goal_is_proven_after_a_false_claim_was_refused(
     assert not is_alive(pid_in(child))
 
 
+@pytest.mark.long
 def test_the_request_is_as_configured(repo: Path, run_codex: CodexRun, responses_api: ServeResponses) -> None:
     write_goal(repo)
     api = responses_api([summary("DONE")])
@@ -96,6 +97,7 @@ def test_the_request_is_as_configured(repo: Path, run_codex: CodexRun, responses
     assert any("Create `answer.txt` with the answer." in words for words in served.user_texts)
 
 
+@pytest.mark.long
 def test_corrections_resume_the_session_and_are_counted_once(
     repo: Path, run_codex: CodexRun, responses_api: ServeResponses
 ) -> None:
@@ -112,6 +114,7 @@ def test_corrections_resume_the_session_and_are_counted_once(
     assert result(repo)["tokens"] == api.ledger.tokens.total
 
 
+@pytest.mark.long
 def test_a_prompt_that_holds_the_marker_is_no_claim(
     repo: Path, run_codex: CodexRun, responses_api: ServeResponses
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_prompt_that_holds_the_marker_is_no_claim(
     assert [event["verdict"] for event in done.events_of("iteration_ended")] == ["CONTINUE"]
 
 
+@pytest.mark.long
 def test_retries_of_codex_itself_and_of_ralph_are_counted_to_the_token(
     repo: Path, run_codex: CodexRun, responses_api: ServeResponses
 ) -> None:
@@ -150,6 +154,7 @@ def test_retries_of_codex_itself_and_of_ralph_are_counted_to_the_token(
     assert result(repo)["tokens"] == api.ledger.tokens.total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reply", "end", "code"),
     [
@@ -169,6 +174,7 @@ def test_what_only_the_user_can_mend_blocks(
     assert done.events_of("session_ended")[-1]["end"] == end
 
 
+@pytest.mark.long
 def test_a_used_up_quota_is_waited_for_until_its_reset(
     repo: Path, run_codex: CodexRun, responses_api: ServeResponses
 ) -> None:
@@ -183,6 +189,7 @@ def test_a_used_up_quota_is_waited_for_until_its_reset(
     assert result(repo)["reason"] == "limit reached: --duration"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_session_used_before_it_was_cut_off_is_counted(
     repo: Path, ralph: Ralph, world: Path, run_codex: CodexRun, responses_api: ServeResponses, number: signal.Signals

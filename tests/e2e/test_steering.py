@@ -70,6 +70,7 @@ def test_guidance_reaches_the_next_session_and_its_receipt_is_tracked(
     assert fates(done) == [(1, "received"), (1, "acknowledged")]
 
 
+@pytest.mark.long
 def test_guidance_without_a_receipt_is_told_again_but_not_for_ever(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_guidance_for_a_run_that_is_not_live_waits_for_its_next_start(
     assert fates(done) == [(1, "received"), (1, "acknowledged")]
 
 
+@pytest.mark.long
 def test_guidance_survives_a_kill(repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path) -> None:
     claude_script([held(gate), summary("One.")])
     with in_session(ralph) as running:
@@ -141,6 +143,7 @@ def test_guidance_is_data_in_the_prompt(repo: Path, ralph: Ralph, claude_script:
     assert "guidance" in done.stdout
 
 
+@pytest.mark.long
 def test_a_claim_that_the_check_refutes_acknowledges_nothing(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
 ) -> None:
@@ -159,7 +162,9 @@ def test_a_claim_that_the_check_refutes_acknowledges_nothing(
     assert fates(done) == [(1, "received"), (1, "unacknowledged"), (1, "acknowledged")]
 
 
-@pytest.mark.parametrize("begin", [["--fresh"], []], ids=["fresh", "after one that ended"])
+@pytest.mark.parametrize(
+    "begin", [["--fresh"], pytest.param([], marks=pytest.mark.long)], ids=["fresh", "after one that ended"]
+)
 def test_guidance_that_no_session_has_heard_is_for_the_next_run(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, begin: list[str]
 ) -> None:
@@ -176,6 +181,7 @@ def test_guidance_that_no_session_has_heard_is_for_the_next_run(
     assert "not in vain" in agent.heard[0]
 
 
+@pytest.mark.long
 def test_guidance_that_came_during_the_last_iteration_is_for_the_next_run(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
 ) -> None:
@@ -190,6 +196,7 @@ def test_guidance_that_came_during_the_last_iteration_is_for_the_next_run(
     assert "not in vain either" in agent.heard[0]
 
 
+@pytest.mark.long
 def test_a_name_is_a_name_though_a_folder_is_called_so(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     (repo / "goal").mkdir()
     claude_script([summary("One.")])
@@ -198,6 +205,7 @@ def test_a_name_is_a_name_though_a_folder_is_called_so(repo: Path, ralph: Ralph,
     assert ralph("tell", "goal", "you").exit_code == 0
 
 
+@pytest.mark.long
 def test_what_is_asked_while_a_start_begins_is_asked_of_it(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, bin_dir: Path, tmp_path: Path
 ) -> None:
@@ -275,6 +283,7 @@ def test_a_run_stops_after_its_iteration_and_goes_on_later(
         assert running.wait().exit_code == 0, "a request to an earlier start does not stop the next"
 
 
+@pytest.mark.long
 def test_a_paused_run_can_be_stopped(repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path) -> None:
     claude_script([held(gate), summary("One.")])
     with in_session(ralph) as running:
@@ -285,6 +294,7 @@ def test_a_paused_run_can_be_stopped(repo: Path, ralph: Ralph, claude_script: Cl
         assert running.wait().exit_code == 130
 
 
+@pytest.mark.long
 def test_a_pause_counts_against_the_duration(repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path) -> None:
     claude_script([held(gate), summary("One.")])
     with in_session(ralph, "--duration", "12s") as running:
@@ -316,6 +326,7 @@ def test_with_several_live_runs_the_goal_must_be_named(
         assert second.wait().exit_code == 0
 
 
+@pytest.mark.long
 def test_of_goals_with_one_name_that_is_meant_whose_file_is_named(
     tmp_path: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
 ) -> None:
@@ -337,7 +348,9 @@ def test_of_goals_with_one_name_that_is_meant_whose_file_is_named(
     assert done.exit_code == 0
 
 
-@pytest.mark.parametrize("act", ["pause", "resume", "stop", "wake"])
+@pytest.mark.parametrize(
+    "act", ["pause", *(pytest.param(act, marks=pytest.mark.long) for act in ("resume", "stop", "wake"))]
+)
 def test_without_a_live_run_there_is_nothing_to_steer(ralph: Ralph, repo: Path, act: str) -> None:
     for args in ([act], [act, "goal"]):
         refused = ralph(*args)

@@ -104,7 +104,7 @@ def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> No
     assert done.events[-1]["type"] == "run_ended"
 
 
-@pytest.mark.parametrize("transcript", ["plain", "rtf1"])
+@pytest.mark.parametrize("transcript", ["plain", pytest.param("rtf1", marks=pytest.mark.long)])
 def test_any_command_can_scout(repo: Path, ralph: Ralph, tmp_path: Path, transcript: str) -> None:
     agent = tmp_path / "agent"
     more = "- more\n" * 1000
@@ -116,6 +116,7 @@ def test_any_command_can_scout(repo: Path, ralph: Ralph, tmp_path: Path, transcr
     assert the_map(repo).count("- more\n") == 1000
 
 
+@pytest.mark.long
 def test_every_earlier_map_is_kept_to_the_byte(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_scout_that_fails_leaves_no_map_and_the_old_one_stands(
     assert not (repo / "junk.txt").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("deed", ["rm .ralph/codebase-map.md", "echo half a m > .ralph/codebase-map.md"])
 @pytest.mark.parametrize("end", [exit_with(3), api_error(403, "no", "authentication_failed")])
 def test_whatever_a_failing_scout_does_to_the_old_map_it_stands(
@@ -151,6 +153,7 @@ def test_whatever_a_failing_scout_does_to_the_old_map_it_stands(
     assert the_map(repo) == "old map\n"
 
 
+@pytest.mark.long
 def test_half_a_map_of_a_crashed_scout_is_no_match_for_the_next_ones_answer(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -217,6 +220,7 @@ def test_a_place_for_the_map_that_is_none_is_refused_at_once(
     assert (done.exit_code, agent.starts) == (2, [])
 
 
+@pytest.mark.long
 def test_a_refused_login_blocks(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([api_error(403, "Failed to authenticate", "authentication_failed")])
     done = ralph("understand")
@@ -312,7 +316,7 @@ def test_the_judge_that_git_ignores_is_put_back_after_a_kill_as_well(
     assert the_map(repo) == "my own map\n"
 
 
-@pytest.mark.parametrize("deed", ["rm .git", "echo 'gitdir: /nowhere' > .git"])
+@pytest.mark.parametrize("deed", ["rm .git", pytest.param("echo 'gitdir: /nowhere' > .git", marks=pytest.mark.long)])
 def test_a_linked_work_tree_stays_linked(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path, deed: str
 ) -> None:
@@ -326,6 +330,7 @@ def test_a_linked_work_tree_stays_linked(
     assert the_map(linked) == THE_MAP + "\n"
 
 
+@pytest.mark.long
 def test_a_map_that_is_written_again_as_it_was_is_the_map(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -334,6 +339,7 @@ def test_a_map_that_is_written_again_as_it_was_is_the_map(
     assert the_map(repo) == "good map\n"
 
 
+@pytest.mark.long
 def test_a_map_that_is_made_after_a_run_was_cut_off_stands(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -351,6 +357,7 @@ def test_a_map_that_is_made_after_a_run_was_cut_off_stands(
     assert THE_MAP in agent.heard[-1]
 
 
+@pytest.mark.long
 def test_the_cost_is_counted_over_retries(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     make_agent(bin_dir, "codex", [say("no JSON"), any_agent.resumed(say(json.dumps({"summary": THE_MAP})))])
     done = ralph("understand", "--agent", "codex")
@@ -362,8 +369,8 @@ def test_the_cost_is_counted_over_retries(repo: Path, ralph: Ralph, bin_dir: Pat
     ("args", "code", "said"),
     [
         (["--agent", "nobody"], 2, "'nobody' is not one of"),
-        (["--quiet", "--verbose"], 2, "contradict"),
-        (["--agent-cmd", "no-such-program"], 6, "was not found"),
+        pytest.param(["--quiet", "--verbose"], 2, "contradict", marks=pytest.mark.long),
+        pytest.param(["--agent-cmd", "no-such-program"], 6, "was not found", marks=pytest.mark.long),
         ([], 6, "the agent `claude` was not found on PATH"),
     ],
 )

@@ -61,6 +61,7 @@ def test_the_answer_to_the_plea_is_the_sessions_answer(repo: Path, ralph: Ralph,
     assert "--max-budget-usd" not in agent.starts[0]["argv"], "there is no limit on money"
 
 
+@pytest.mark.long
 def test_the_answer_may_claim_done_and_may_be_corrected(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([at_work_until_told(36), [answer("I stop.")], [summary("DONE")]])
 
@@ -71,6 +72,7 @@ def test_the_answer_may_claim_done_and_may_be_corrected(ralph: Ralph, claude_scr
     assert agent.heard[2].startswith("You must use the StructuredOutput tool.")
 
 
+@pytest.mark.long
 def test_a_turn_that_ends_by_itself_is_not_wrapped_up(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([*at_work(9), summary("DONE")])
 
@@ -80,6 +82,7 @@ def test_a_turn_that_ends_by_itself_is_not_wrapped_up(ralph: Ralph, claude_scrip
     assert len(agent.heard) == 1
 
 
+@pytest.mark.long
 def test_the_call_that_answers_may_go_beyond_the_limit_but_no_other(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -103,6 +106,7 @@ def test_later_sessions_are_given_what_is_left(ralph: Ralph, claude_script: Clau
     assert given == ["0.070000", "0.050000", "0.030000", "0.010000"]
 
 
+@pytest.mark.long
 def test_the_smaller_of_the_runs_rest_and_the_sessions_own_is_given(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([summary("One step.")], [summary("DONE")], cost=0.01)
 
@@ -113,6 +117,7 @@ def test_the_smaller_of_the_runs_rest_and_the_sessions_own_is_given(ralph: Ralph
     assert given == ["0.065000", "0.060000"]
 
 
+@pytest.mark.long
 def test_without_limits_on_use_the_stream_is_not_multiplied(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([summary("DONE")])
     assert ralph("run", "goal.md", "--duration", "1h", "--max-iterations", "3").exit_code == 0
@@ -130,7 +135,11 @@ def test_time_that_is_nearly_up_is_told(repo: Path, ralph: Ralph, claude_script:
 
 @pytest.mark.parametrize(
     "session",
-    [[run("sleep 60")], [hang()], [ignore_signals(), hang()]],
+    [
+        [run("sleep 60")],
+        pytest.param([hang()], marks=pytest.mark.long),
+        pytest.param([ignore_signals(), hang()], marks=pytest.mark.long),
+    ],
     ids=["goes on", "hangs", "is deaf"],
 )
 def test_the_end_of_the_duration_ends_the_session_and_the_run(
@@ -145,7 +154,7 @@ def test_the_end_of_the_duration_ends_the_session_and_the_run(
     assert result(repo)["reason"] == "limit reached: --duration"
 
 
-@pytest.mark.parametrize("dialect", ["codex", "plain"])
+@pytest.mark.parametrize("dialect", ["codex", pytest.param("plain", marks=pytest.mark.long)])
 def test_who_cannot_be_told_is_stopped_all_the_same(
     repo: Path, ralph: Ralph, bin_dir: Path, dialect: any_agent.Dialect
 ) -> None:
@@ -175,6 +184,7 @@ def test_a_dry_run_shows_what_the_agent_would_be_given(ralph: Ralph, claude_scri
     assert "--include-partial-messages --max-budget-usd 0.500000" in shown
 
 
+@pytest.mark.long
 def test_who_fails_for_want_of_budget_is_told_what_to_raise(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(at_work(50))
 
@@ -193,6 +203,7 @@ def test_what_an_ended_run_left_in_the_tree_is_said(ralph: Ralph, claude_script:
     assert "the tree holds work that is not committed (half.txt); the next session is told of it" in done.stdout
 
 
+@pytest.mark.long
 def test_a_tree_without_leftovers_is_not_spoken_of(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([write("whole.txt", "whole"), summary("One step.")])
     done = ralph("run", "goal.md", "--max-iterations", "1")
@@ -202,7 +213,11 @@ def test_a_tree_without_leftovers_is_not_spoken_of(ralph: Ralph, claude_script: 
 
 @pytest.mark.parametrize(
     ("limits", "is_said"),
-    [(["--max-tokens", "9999999"], True), (["--max-tokens", "9999999", "--max-cost", "9"], False), ([], False)],
+    [
+        (["--max-tokens", "9999999"], True),
+        pytest.param(["--max-tokens", "9999999", "--max-cost", "9"], False, marks=pytest.mark.long),
+        pytest.param([], False, marks=pytest.mark.long),
+    ],
 )
 def test_where_subagents_may_work_the_header_says_what_a_limit_on_tokens_is_worth(
     ralph: Ralph, repo: Path, claude_script: ClaudeScript, limits: list[str], is_said: bool
