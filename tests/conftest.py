@@ -21,6 +21,7 @@ from hypothesis import settings as hypothesis_settings
 
 from tests.support import tools  # looks at the real environment when it is imported: before the guard
 from tests.support.batches import Batch
+from tests.support.fork_server import Forks, fork_server
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
 from tests.support.outside import Bounds, watching_files
@@ -169,10 +170,19 @@ def ralph(repo: Path, world: Path, bin_dir: Path) -> Ralph:
     return Ralph(repo, {"PATH": path, **world_env(world)})
 
 
+@pytest.fixture(scope="session")
+def forks(known_children: set[psutil.Process], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """A process that has ralph loaded and forks, for all tests."""
+    elsewhere = world_env(tmp_path_factory.mktemp("forks"))
+    with fork_server({"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **elsewhere}) as server:
+        known_children.add(psutil.Process(server.pid))
+        yield server
+
+
 @pytest.fixture
-def ralph_runs(ralph: Ralph) -> Ralph:
+def ralph_runs(ralph: Ralph, forks: Forks) -> Ralph:
     """Run ralph-runs in `repo`, in the same environment."""
-    return Ralph(ralph.repo, ralph.env, "ralph.cli.runs")
+    return Ralph(ralph.repo, ralph.env, "ralph.cli.runs", forks)
 
 
 @pytest.fixture
