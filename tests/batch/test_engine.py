@@ -9,6 +9,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from ralph.batch.database import default_url
 
 LAUNCH = """
@@ -36,12 +38,14 @@ def launch(url: str, killed_after: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=120)
 
 
-def test_a_worker_that_was_killed_while_the_tables_were_made_keeps_no_other_from_beginning(tmp_path: Path) -> None:
-    for made in (1, 8, 12, 16, 24, 36):
-        url = default_url(tmp_path / str(made))
-        assert launch(url, made).returncode == -signal.SIGKILL, made
-        done = launch(url, 0)
-        assert (done.returncode, done.stdout) == (0, "set()\n"), f"after {made}: {done.stderr}"
+@pytest.mark.parametrize("made", [12, *(pytest.param(made, marks=pytest.mark.long) for made in (1, 8, 16, 24, 36))])
+def test_a_worker_that_was_killed_while_the_tables_were_made_keeps_no_other_from_beginning(
+    tmp_path: Path, made: int
+) -> None:
+    url = default_url(tmp_path)
+    assert launch(url, made).returncode == -signal.SIGKILL
+    done = launch(url, 0)
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
 
 
 def test_what_is_made_of_its_tables_is_what_it_makes_itself(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ def test_work_becomes_one_commit_on_the_base(mirror: Mirror, upstream: Path, clo
     assert mirror.base().tip == tip
 
 
+@pytest.mark.long
 def test_twelve_race_for_one_main(mirror: Mirror, upstream: Path, tmp_path: Path) -> None:
     lane, judge, outcomes = threading.Lock(), Judge(), dict[int, Outcome]()
 

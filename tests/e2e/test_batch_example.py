@@ -31,6 +31,7 @@ def test_the_example_does_what_readme_shows(tmp_path: Path, ralph: Ralph) -> Non
     assert len(without_times(shown)) > 15
     (site,) = tmp_path.glob("ralph-batch.*/site")
     assert len(git(site, "log", "--format=%s", "main").splitlines()) == 5
+    assert git(site, "show", "main:sitemap.txt").split() == ["about.html", "contact.html", "layout.html"]
 
 
 def without_times(text: str) -> list[str]:

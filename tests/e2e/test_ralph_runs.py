@@ -7,6 +7,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.support.batches import (
     Batch,
     merged_goals,
@@ -23,6 +25,7 @@ from tests.support.waiting import wait_until
 COMMIT = "git -c user.name=x -c user.email=x@y commit --quiet --message"
 
 
+@pytest.mark.long
 def test_twenty_goals_over_three_repositories(batch: Batch, tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         batch.upstream(name)
@@ -159,49 +162,39 @@ def test_what_the_agent_leaves_undone_under_a_green_check_goes_to_the_next_attem
 
 
 def test_what_is_unproven_is_merged_when_that_is_wanted_and_the_agent_is_not_run_again(batch: Batch) -> None:
+    """Whoever has no check is told before anything is spent."""
     upstream = batch.upstream(check="")
+    no_check = f"{upstream} has no .ralph/check on main: what its goals do is unproven, and not merged"
     batch.goal("bold", [[shell(f"echo >> {batch.root}/sessions"), write("bold.txt", "x"), says("DONE")]])
     first = batch.run(batch.root / "goals", "--repo", upstream)
     assert (first.exit_code, batch.states()) == (1, {"bold": "stuck"})
     assert "--merge-unproven" in first.stdout
+    assert first.stdout.index(no_check) < first.stdout.index("started on ralph/bold")
 
     second = batch.run(batch.root / "goals", "--repo", upstream, "--merge-unproven")
 
     assert second.exit_code == 0, second.stdout + second.stderr
+    assert no_check not in second.stdout
     assert merged_goals(upstream) == ["bold"]
     assert (batch.root / "sessions").read_text() == "\n"
 
 
 def test_a_repository_here_with_changes_takes_nothing_and_loses_nothing(batch: Batch) -> None:
-    mine = make_repo(batch.root / "mine", {"notes.txt": "Mine.\n", ".ralph/check": "#!/bin/sh\n"}, commit=False)
-    (mine / ".ralph" / "check").chmod(0o755)
-    commit_all(mine, "start")
-    (mine / "notes.txt").write_text("Mine, and more.\n")
-    batch.goal("first", wrote("first"))
-
-    refused = batch.run(batch.root / "goals", "--repo", mine)
-
-    assert refused.exit_code == 1
-    assert f"{mine} has main checked out, and changes in notes.txt" in refused.stdout
-    assert batch.states() == {"first": "stuck"}
-    assert (mine / "notes.txt").read_text() == "Mine, and more.\n"
-    commit_all(mine, "more")
-
-    merged = batch.run(batch.root / "goals", "--repo", mine)
-
-    assert merged.exit_code == 0, merged.stdout + merged.stderr
-    assert (mine / "texts" / "first.txt").read_text() == "Fine.\n"
-    assert batch.goals()["first"]["attempts"] == 1
-
-
-def test_what_was_in_the_way_is_not_said_of_a_queue_any_more_once_work_is_merged(batch: Batch) -> None:
+    """What is in the way is said of the queue, until work is merged."""
     mine = make_repo(batch.root / "mine", {"notes.txt": "Mine.\n", ".ralph/check": "#!/bin/sh\n"}, commit=False)
     (mine / ".ralph" / "check").chmod(0o755)
     commit_all(mine, "start")
     (mine / "notes.txt").write_text("Mine, and more.\n")
     goal = batch.goal("first", wrote("first"))
+
+    refused = batch.run(goal, "--repo", mine)
+
+    assert refused.exit_code == 1
+    assert f"{mine} has main checked out, and changes in notes.txt" in refused.stdout
+    assert batch.states() == {"first": "stuck"}
+    assert (mine / "notes.txt").read_text() == "Mine, and more.\n"
     with batch.runs.start("work", "--json", cwd=batch.root) as worker:
-        batch.runs("add", goal, "--queue", "--repo", mine, cwd=batch.root)
+        assert batch.runs("retry", "first", cwd=batch.root).exit_code == 0
         worker.wait_for("stuck")
         wait_until(batch.cautions, "the caution")
         assert "changes in notes.txt: nothing is merged there" in batch.cautions()[0]
@@ -211,6 +204,8 @@ def test_what_was_in_the_way_is_not_said_of_a_queue_any_more_once_work_is_merged
         wait_until(lambda: not batch.cautions(), "its withdrawal")
         worker.send(signal.SIGTERM)
         worker.wait()
+    assert (mine / "texts" / "first.txt").read_text() == "Fine.\n"
+    assert batch.goals()["first"]["attempts"] == 1
 
 
 def test_what_a_check_leaves_behind_hinders_no_retry_and_no_clone_from_going(batch: Batch) -> None:
@@ -268,24 +263,3 @@ def test_a_red_check_is_said_on_the_screen_in_the_history_and_to_the_next_attemp
     ]
     (remark,) = batch.show("red")["comments"]
     assert "three of four pass" in remark["text"]
-
-
-def test_a_state_directory_may_be_named_from_where_one_stands(batch: Batch) -> None:
-    upstream = batch.upstream()
-    batch.goal("near", wrote("near"))
-
-    finished = batch.run(batch.root / "goals", "--repo", upstream, env={"RALPH_DIR": "state"})
-
-    assert finished.exit_code == 0, finished.stdout + finished.stderr
-    assert merged_goals(upstream) == ["near"]
-    assert (batch.root / "state" / "runs.sqlite").exists()
-
-
-def test_whoever_has_no_check_is_told_before_anything_is_spent(batch: Batch) -> None:
-    upstream = batch.upstream(check="")
-    batch.goal("bold", wrote("bold"))
-    said = f"{upstream} has no .ralph/check on main: what its goals do is unproven, and not merged"
-    first = batch.run(batch.root / "goals", "--repo", upstream)
-    assert first.stdout.index(said) < first.stdout.index("started on ralph/bold")
-    again = batch.run(batch.root / "goals", "--repo", upstream, "--merge-unproven")
-    assert said not in again.stdout

@@ -101,6 +101,7 @@ def write_goals(batch: Batch, *names: str) -> None:
         batch.goal(name, [], agent="claude", model="sonnet")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("run_batch", "limited"), [("claude", "cost"), ("ralph-claude", "tokens")], indirect=["run_batch"]
 )
@@ -139,7 +140,9 @@ def test_three_goals_at_once_exceed_the_budget_by_no_more_than_one_call_each(
 
 
 @pytest.mark.parametrize(
-    ("run_batch", "limited"), [("claude", "tokens"), ("ralph-claude", "cost")], indirect=["run_batch"]
+    ("run_batch", "limited"),
+    [pytest.param("claude", "tokens", marks=pytest.mark.long), ("ralph-claude", "cost")],
+    indirect=["run_batch"],
 )
 def test_one_goal_alone_wraps_up_before_the_budget_of_the_batch_is_used_up(
     batch: Batch, run_batch: RunBatch, messages_api: ServeMessages, limited: str
@@ -158,6 +161,7 @@ def test_one_goal_alone_wraps_up_before_the_budget_of_the_batch_is_used_up(
     assert (goal["state"], goal["attempts"], goal["iterations"]) == ("queued", 0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("run_batch", ["ralph-claude"], indirect=True)
 def test_what_a_worker_that_was_killed_has_used_is_not_charged_to_the_next(
     batch: Batch, run_batch: RunBatch, messages_api: ServeMessages, world: Path
@@ -207,22 +211,21 @@ def test_time_that_is_over_ends_the_batch_as_a_signal_does(batch: Batch) -> None
 def test_a_worker_that_serves_a_queue_ends_by_its_time_also_where_nothing_is_left_to_do(
     batch: Batch, tmp_path: Path
 ) -> None:
+    """The command that goes on has every flag that is about the whole queue.
+
+    Else who copies it works without a budget, or merges what was to be a pull request.
+    """
     ears = listening(tmp_path / "ears")
-    over = batch.runs("work", "--max-time", "1s", cwd=batch.root, env=ears.env)
-    assert over.exit_code == 4, over.stdout + over.stderr
-    assert [notice["next"] for notice in ears.heard] == ["go on, with a new budget: ralph-runs work --max-time 1s"]
-    assert "--max-time: 1.0s have passed: stopping; nothing is left to do" in over.stdout
-
-
-def test_the_command_that_goes_on_has_every_flag_that_is_about_the_whole_queue(batch: Batch, tmp_path: Path) -> None:
-    """Else who copies it works without a budget, or merges what was to be a pull request."""
     url = f"sqlite:///{tmp_path / 'other queue'}.sqlite"
     flags = "--max 3 --max-cost 0.5 --max-tokens 9000 --max-time 1s --merge pr --merge-unproven"
 
-    over = batch.runs("work", *flags.split(), "--db", url, "--quiet", cwd=batch.root)
+    over = batch.runs("work", *flags.split(), "--db", url, cwd=batch.root, env=ears.env)
 
-    again = f"--max-time: 1.0s have passed; go on, with a new budget: ralph-runs work {flags} --db '{url}'"
-    assert over.stdout.splitlines()[-1] == again
+    assert over.exit_code == 4, over.stdout + over.stderr
+    assert "--max-time: 1.0s have passed: stopping; nothing is left to do" in over.stdout
+    again = f"go on, with a new budget: ralph-runs work {flags} --db '{url}'"
+    assert over.stdout.splitlines()[-1] == f"--max-time: 1.0s have passed; {again}"
+    assert [notice["next"] for notice in ears.heard] == [again]
 
 
 def test_what_waits_in_vain_does_not_go_on_with_another_budget(batch: Batch, claude_script: ClaudeScript) -> None:
@@ -237,6 +240,7 @@ def test_what_waits_in_vain_does_not_go_on_with_another_budget(batch: Batch, cla
     assert ended.exit_code == 1, ended.stdout + ended.stderr
 
 
+@pytest.mark.long
 def test_that_the_budget_will_not_do_is_said_as_soon_as_it_can_be_told(
     batch: Batch, claude_script: ClaudeScript
 ) -> None:
@@ -256,6 +260,7 @@ def test_that_the_budget_will_not_do_is_said_as_soon_as_it_can_be_told(
     assert note.endswith("by 3 that are done")
 
 
+@pytest.mark.long
 def test_the_last_words_say_what_was_used_until_all_had_ended(batch: Batch, claude_script: ClaudeScript) -> None:
     """A worker that was stopped hears late of what its goals have used meanwhile: the budget ends with the first."""
     upstream = batch.upstream()
@@ -287,18 +292,19 @@ def test_the_last_words_say_what_was_used_until_all_had_ended(batch: Batch, clau
 def silent(batch: Batch) -> dict[str, str]:
     """The environment in which `custom` is an agent that does its work, and says nothing of what it uses."""
     agent = batch.root / "agent"
-    agent.write_text("#!/bin/sh\necho Fine. > fine.txt\necho '<promise>COMPLETE</promise>'\n")
+    agent.write_text("#!/bin/sh\necho Fine. > $RALPH_GOAL.txt\necho '<promise>COMPLETE</promise>'\n")
     agent.chmod(0o755)
     return {"RALPH_AGENT_CMD": str(agent)}
 
 
-def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch) -> None:
-    goals = [batch.goal(name, [], agent="custom", model="any") for name in ("one", "two")]
+def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch, ralph_runs: Ralph) -> None:
+    """And nowhere is what it does not name said to be nothing."""
+    upstream = batch.upstream()
+    goals = [batch.goal(name, [], agent="custom", model="any") for name in ("silent", "silent-too")]
 
     ended = batch.run(
-        *goals, "--repo", batch.upstream(), "--max", "1", "--max-tokens", "9", "--max-cost", "1", "--json",
-        env=silent(batch),
-    )  # fmt: skip
+        *goals, "--repo", upstream, "--max", "1", "--max-tokens", "9", "--max-cost", "1", "--json", env=silent(batch)
+    )
 
     assert ended.exit_code == 0, ended.stdout + ended.stderr
     (note,) = [event for event in ended.events_of("note") if "--max-time" in event["text"]]
@@ -308,23 +314,23 @@ def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch) -> None:
     assert "id" not in note, "it is about all goals of this agent: a dashboard that is left says it again"
     assert batch.cautions() == (told,)
 
-
-def test_what_an_agent_does_not_name_is_nowhere_said_to_be_nothing(batch: Batch, ralph_runs: Ralph) -> None:
-    upstream = batch.upstream()
-    batch.run(batch.goal("silent", [], agent="custom", model="any"), "--repo", upstream, env=silent(batch))
     batch.run(batch.goal("scripted", wrote("scripted")), "--repo", upstream)
-
     listed = ralph_runs("list").stdout.splitlines()
-    assert {line.split()[2]: line.split()[4] for line in listed[1:3]} == {"silent": "unknown", "scripted": "$0.00"}
-    assert listed[-1] == "2 goals: 2 done · cost of 1 unknown"
+    assert {line.split()[2]: line.split()[4] for line in listed[1:4]} == {
+        "silent": "unknown",
+        "silent-too": "unknown",
+        "scripted": "$0.00",
+    }
+    assert listed[-1] == "3 goals: 3 done · cost of 2 unknown"
     assert {name: (goal["cost_usd"], goal["tokens"]) for name, goal in batch.goals().items()} == {
         "silent": (None, None),
+        "silent-too": (None, None),
         "scripted": (0.0, 0),
     }
     costs = {
         commit.trailers["Ralph-Goal"]: commit.trailers["Ralph-Cost-USD"] for commit in commits(upstream, "main")[1:]
     }
-    assert costs == {"silent": "unknown", "scripted": "0.0"}
+    assert costs == {"silent": "unknown", "silent-too": "unknown", "scripted": "0.0"}
     assert "unknown" in ralph_runs("stats").stdout
 
 
@@ -333,6 +339,7 @@ case $PWD in */checkouts/*) touch {root}/merging; sleep 3 ;; esac
 """
 
 
+@pytest.mark.long
 def test_what_is_being_merged_when_the_budget_is_reached_is_merged(batch: Batch, claude_script: ClaudeScript) -> None:
     upstream = batch.upstream(check=MERGE_CHECK.format(root=batch.root))
     batch.goal("done", [[write("done.txt", "done"), says("DONE")]])

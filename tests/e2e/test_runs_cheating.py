@@ -5,9 +5,11 @@ Each cheat is a goal of its own, all in one batch for one main: whatever one of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from tests.support.batches import Batch, merged_goals, require_green_history, require_linear, says, shell, wrote
 from tests.support.git_repos import git
@@ -80,6 +82,14 @@ MOVES_THE_MIRROR = (
 )
 
 
+FEW = ("edits the check", "leaves an ignored file", "plants hooks elsewhere", "pushes to main", "pushes a branch")
+"""Cheats of each kind, for who has no time for all of them."""
+
+few_or_all = pytest.mark.parametrize(
+    "chosen", [FEW, pytest.param((*NEVER, *HARMLESS), marks=pytest.mark.long)], ids=["few", "all"]
+)
+
+
 def add(batch: Batch, name: str, command: str, repo: str) -> str:
     """A goal whose agent runs the command in its one session; return the goal's name."""
     label = name.replace("'", "").replace(" ", "-")
@@ -88,11 +98,14 @@ def add(batch: Batch, name: str, command: str, repo: str) -> str:
     return label
 
 
-def test_whoever_changes_the_judge_is_never_merged(batch: Batch, tmp_path: Path) -> None:
+@few_or_all
+def test_whoever_changes_the_judge_is_never_merged(batch: Batch, tmp_path: Path, chosen: Sequence[str]) -> None:
     upstream = batch.upstream()
     (batch.root / "outside").mkdir()
     judge = git(upstream, "rev-parse", "main:.ralph")
-    cheats = {add(batch, name, cheat.command, "upstream"): cheat.attempts for name, cheat in NEVER.items()}
+    cheats = {
+        add(batch, name, cheat.command, "upstream"): cheat.attempts for name, cheat in NEVER.items() if name in chosen
+    }
     batch.goal("honest", wrote("honest"), repo="upstream")
 
     finished = batch.run(batch.root / "goals", "--max", "3")
@@ -106,13 +119,17 @@ def test_whoever_changes_the_judge_is_never_merged(batch: Batch, tmp_path: Path)
     require_green_history(upstream, tmp_path / "history")
 
 
-def test_what_an_agent_plants_in_its_clone_never_runs_and_never_arrives(batch: Batch, tmp_path: Path) -> None:
+@few_or_all
+def test_what_an_agent_plants_in_its_clone_never_runs_and_never_arrives(
+    batch: Batch, tmp_path: Path, chosen: Sequence[str]
+) -> None:
     upstream = batch.upstream()
     outside = batch.root / "outside"
     outside.mkdir()
     judge = git(upstream, "rev-parse", "main:.ralph")
     for name, command in HARMLESS.items():
-        add(batch, name, command, "upstream")
+        if name in chosen:
+            add(batch, name, command, "upstream")
     other = batch.upstream("other")  # what is in a mirror is seen by all goals for that repository
     add(batch, "moves the mirror's main", MOVES_THE_MIRROR, "other")
 

@@ -33,7 +33,7 @@ def over(batch: Batch) -> Batch:
     inner = (
         "git init --quiet ignored/lib && git -C ignored/lib -c user.name=x -c user.email=x@y commit --allow-empty -qm x"
     )
-    batch.goal("one", [[shell(inner), *wrote("one")[0]], [says("DONE")]], repo="upstream")
+    batch.goal("one", [[shell(inner), *wrote("one")[0]]], repo="upstream")
     batch.goal("two", [[shell("echo half > half.txt"), says("not yet")]], repo="upstream", max_iterations=1)
     assert batch.run(batch.root / "goals").exit_code == 1
     assert batch.states() == {"one": "done", "two": "stuck"}
@@ -41,7 +41,7 @@ def over(batch: Batch) -> Batch:
     return batch
 
 
-def test_gc_says_first_and_removes_only_when_told(over: Batch) -> None:
+def test_gc_says_first_and_removes_only_when_told_and_beside_a_worker_only_what_is_over(over: Batch) -> None:
     one, two = over.clones()
     before = everything(over.ralph_dir)
     said = over.runs("gc", cwd=over.root)
@@ -58,7 +58,10 @@ def test_gc_says_first_and_removes_only_when_told(over: Batch) -> None:
     assert everything(over.ralph_dir) == before
 
     tip = git(two, "rev-parse", "HEAD")
-    done = over.runs("gc", "--delete", "--json", cwd=over.root)
+    checkout = next(iter(over.ralph_dir.glob("batch/*"))) / "checkouts" / "merge"
+    checkout.mkdir(parents=True)
+    with sole_worker(default_url(over.ralph_dir)):
+        done = over.runs("gc", "--delete", "--json", cwd=over.root)
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["deleted"], [each["goal"] for each in told["goes"]]) == (True, ["g2"])
@@ -67,6 +70,12 @@ def test_gc_says_first_and_removes_only_when_told(over: Batch) -> None:
     (mirror,) = over.ralph_dir.glob("mirrors/local/*.git")
     assert git(mirror, "rev-parse", "refs/heads/ralph/two") == tip
     assert (told["goes"][0]["mirror"], told["goes"][0]["kept"]) == (str(mirror), [])  # its branch has all of it
+
+    (busy,) = [each for each in told["stays"] if each["what"] == "checkout"]
+    assert "serves the queue, and may be at it" in busy["why"]
+    assert checkout.exists()
+    assert over.runs("gc", "--delete", cwd=over.root).exit_code == 0
+    assert not checkout.exists()
 
     again = over.runs("gc", "--delete", cwd=over.root)
     assert (again.exit_code, again.stdout.splitlines()[0]) == (0, "nothing to remove")
@@ -77,21 +86,7 @@ def test_gc_says_first_and_removes_only_when_told(over: Batch) -> None:
     assert (two / "half.txt").read_text() == "half\n"  # it went on where it was
 
 
-def test_beside_a_queue_worker_only_what_is_over_goes(over: Batch) -> None:
-    checkout = next(iter(over.ralph_dir.glob("batch/*"))) / "checkouts" / "merge"
-    checkout.mkdir(parents=True)
-    with sole_worker(default_url(over.ralph_dir)):
-        done = over.runs("gc", "--delete", "--json", cwd=over.root)
-        assert done.exit_code == 0, done.stderr
-        told = json.loads(done.stdout)
-    assert [each["goal"] for each in told["goes"]] == ["g2"]
-    (busy,) = [each for each in told["stays"] if each["what"] == "checkout"]
-    assert "serves the queue, and may be at it" in busy["why"]
-    assert checkout.exists()
-    assert over.runs("gc", "--delete", cwd=over.root).exit_code == 0
-    assert not checkout.exists()
-
-
+@pytest.mark.long
 def test_one_gc_at_a_time_and_none_is_taken_for_a_queue_worker(over: Batch) -> None:
     """While one looks or removes, a second one is refused, and a queue worker can begin."""
     (_, two) = over.clones()

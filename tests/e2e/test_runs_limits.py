@@ -51,6 +51,7 @@ def test_a_quota_that_one_goal_meets_holds_back_its_account_alone(
     assert sorted(ears.events) == ["done", "done", "done", "quota"]
 
 
+@pytest.mark.long
 def test_a_quota_is_told_once_until_an_iteration_has_ended_with_the_command_that_wakes(
     batch: Batch, claude_script: ClaudeScript, tmp_path: Path
 ) -> None:
@@ -72,7 +73,7 @@ def test_a_quota_is_told_once_until_an_iteration_has_ended_with_the_command_that
     assert ears.events == ["quota", "quota", "done"], "the second of them after an iteration"
 
 
-@pytest.mark.parametrize("reset", [3600, None], ids=["known", "not-told"])
+@pytest.mark.parametrize("reset", [3600, pytest.param(None, marks=pytest.mark.long)], ids=["known", "not-told"])
 def test_a_quota_that_resets_after_max_time_ends_the_batch_at_once_and_nobody_pays(
     batch: Batch, claude_script: ClaudeScript, tmp_path: Path, reset: int | None
 ) -> None:
@@ -97,7 +98,11 @@ def test_a_quota_that_resets_after_max_time_ends_the_batch_at_once_and_nobody_pa
     assert "no goal for claude is started before" in budget["text"]
 
 
-@pytest.mark.parametrize(("obstacle", "words"), [(NO_LOGIN, "log in"), (NO_CREDIT, "add credit")])
+@pytest.mark.parametrize(
+    ("obstacle", "words"),
+    [(NO_LOGIN, "log in"), pytest.param(NO_CREDIT, "add credit", marks=pytest.mark.long)],
+    ids=["login", "credit"],
+)
 def test_an_account_that_is_refused_is_said_with_what_to_do_and_who_waits(
     batch: Batch, claude_script: ClaudeScript, tmp_path: Path, obstacle: Session, words: str
 ) -> None:
@@ -165,7 +170,7 @@ def test_a_batch_that_has_spent_its_budget_stops_and_goes_on_with_a_higher_one(
 def test_a_goals_own_budget_holds_for_all_its_runs(batch: Batch, claude_script: ClaudeScript) -> None:
     """Each of its runs is green only where it stands, and so refused on its way to main."""
     upstream = batch.upstream()
-    for_claude(batch, "dear", max_cost=1.0)
+    for_claude(batch, "dear", max_cost=0.5)
     session: Session = [bill(0.25), run("mkdir -p texts; touch .passed; echo no > texts/dear.txt"), summary("DONE")]
     agent = claude_script(session)
 
@@ -174,8 +179,8 @@ def test_a_goals_own_budget_holds_for_all_its_runs(batch: Batch, claude_script: 
     assert done.exit_code == 1, done.stdout + done.stderr
     shown = batch.show("dear")
     assert shown["state"] == "stuck"
-    assert shown["reason"] == "limit reached: its runs have cost $1.00"
-    assert shown["cost_usd"] == pytest.approx(agent.total_cost) == pytest.approx(1.0)
+    assert shown["reason"] == "limit reached: its runs have cost $0.50"
+    assert shown["cost_usd"] == pytest.approx(agent.total_cost) == pytest.approx(0.5)
     assert merged_goals(upstream) == []
 
 

@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.batches import Batch, merged_goals, says, shell, write, wrote
 from tests.support.ralph_process import Finished
 from tests.support.waiting import wait_until
@@ -129,6 +131,7 @@ def test_when_a_goal_that_does_not_run_hears_what_it_is_told(batch: Batch) -> No
     assert [remark["text"] for remark in batch.show("queued")["comments"]] == ["-- x"]
 
 
+@pytest.mark.long
 def test_figures_of_a_queue_with_a_failure_and_a_forecast(batch: Batch) -> None:
     upstream = batch.upstream()
     for name in ("one", "two", "three"):

@@ -21,7 +21,9 @@ def db(postgres: Postgres) -> str:
     return postgres.database()
 
 
-def test_a_batch_is_worked_on_cut_off_and_continued(batch: Batch, db: str) -> None:
+def test_a_batch_is_worked_on_cut_off_and_continued_and_its_agents_are_not_told_of_the_queue(
+    batch: Batch, db: str
+) -> None:
     def runs(*args: str | Path) -> Finished:
         finished = batch.runs(*args, "--db", db, cwd=batch.root)
         said.append(finished.stdout + finished.stderr)
@@ -32,9 +34,9 @@ def test_a_batch_is_worked_on_cut_off_and_continued(batch: Batch, db: str) -> No
 
     said: list[str] = []
     upstream = batch.upstream()
-    seen, go_on = batch.root / "seen", batch.root / "go-on"
+    seen, go_on, agents_env = batch.root / "seen", batch.root / "go-on", batch.root / "env"
     batch.goal("plain", wrote("plain"))
-    slow = f"echo $PPID >> {seen}; until [ -e {go_on} ]; do sleep 0.05; done"
+    slow = f"env > {agents_env}; echo $PPID >> {seen}; until [ -e {go_on} ]; do sleep 0.05; done"
     sessions = [[write("texts/slow.txt", "Fine.\n"), says("wrote it")], [shell(slow), says("DONE")]]
     batch.goal("slow", sessions, after=["plain"])
     batch.goal("unwanted", wrote("unwanted"), after=["slow"])
@@ -53,7 +55,9 @@ def test_a_batch_is_worked_on_cut_off_and_continued(batch: Batch, db: str) -> No
         first.wait()
         said.append(first.stdout + first.stderr)
     go_on.touch()
-    last = runs("run")
+    agents_env.unlink()
+    last = batch.run(env={"RALPH_DB": db})
+    said.append(last.stdout + last.stderr)
 
     assert last.exit_code == 0, last.stdout + last.stderr
     assert "goes on: the last worker was cut off" in last.stdout
@@ -68,6 +72,8 @@ def test_a_batch_is_worked_on_cut_off_and_continued(batch: Batch, db: str) -> No
     assert "wrote it" in runs("logs", "slow").stdout
     assert json.loads(runs("show", "slow", "--json").stdout)["reason"] == "merged to main"
     assert not [text for text in said if PASSWORD in text]
+    assert "RALPH_GOAL=slow" in agents_env.read_text()
+    assert PASSWORD not in agents_env.read_text()
 
 
 def test_a_server_that_is_away_is_said_at_once_and_without_the_password(batch: Batch, ralph_db: str) -> None:
@@ -85,13 +91,3 @@ def test_a_server_that_is_away_is_said_at_once_and_without_the_password(batch: B
 def ralph_db() -> str:
     """The URL of a server that is not there."""
     return f"postgresql://me:{PASSWORD}@127.0.0.1:{free_port()}/queue"
-
-
-def test_agents_are_not_told_of_the_queue(batch: Batch, db: str) -> None:
-    upstream = batch.upstream()
-    seen = batch.root / "seen"
-    goal = batch.goal("curious", [[shell(f"env > {seen}"), write("texts/a.txt", "Fine.\n"), says("DONE")]])
-    done = batch.run(goal, "--repo", upstream, env={"RALPH_DB": db})
-    assert done.exit_code == 0, done.stdout + done.stderr
-    assert "RALPH_GOAL=curious" in seen.read_text()
-    assert PASSWORD not in seen.read_text()

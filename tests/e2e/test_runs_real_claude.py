@@ -41,6 +41,7 @@ class Model:
                 return Say(tool("StructuredOutput", summary="DONE"))
 
 
+@pytest.mark.long
 def test_four_real_claudes_in_parallel_clones(
     batch: Batch, bin_dir: Path, world: Path, tmp_path: Path, messages_api: ServeMessages
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.batches import Batch, merged_goals, says, shell, write, wrote
 from tests.support.git_repos import git
 from tests.support.scripted_agent import ClaudeScript, run, summary
@@ -48,6 +50,7 @@ def test_comments_reach_the_next_prompt_or_the_session_that_runs(batch: Batch, c
     ]
 
 
+@pytest.mark.long
 def test_what_is_tried_again_knows_what_went_wrong_and_counts_anew(batch: Batch) -> None:
     upstream = batch.upstream()
     seen, cured = batch.root / "seen.md", batch.root / "cured"

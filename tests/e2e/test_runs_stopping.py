@@ -80,7 +80,10 @@ def endless(ledger: Ledger, name: str, gate: Path) -> list[list[list[dict[str, o
     return [[ledger.entry(text), says("one is written")], [ledger.entry(wait), says("DONE")]]
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.long) for number in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_a_signal_saves_everything_and_charges_nothing(batch: Batch, ledger: Ledger, number: signal.Signals) -> None:
     batch.upstream()
     gate = batch.root / "gate"
@@ -130,6 +133,7 @@ def test_a_second_ctrl_c_kills_at_once(batch: Batch, claude_script: ClaudeScript
     assert (goal["state"], goal["attempts"]) == ("queued", 0)
 
 
+@pytest.mark.long
 def test_a_push_that_hangs_does_not_hold_up_a_second_ctrl_c(batch: Batch, ledger: Ledger) -> None:
     upstream = batch.upstream()
     hold = hook(batch, upstream, "update")
@@ -166,6 +170,7 @@ def _at_its_merge(batch: Batch) -> bool:
     return told is not None and len(told.merging) == 1 and not told.sights
 
 
+@pytest.mark.long
 def test_a_slow_check_does_not_hold_up_ctrl_c(batch: Batch, ledger: Ledger) -> None:
     slow = Slow(batch)
     batch.upstream(check=slow.check)
@@ -192,6 +197,7 @@ def test_a_slow_check_does_not_hold_up_ctrl_c(batch: Batch, ledger: Ledger) -> N
     assert batch.goals()["one"]["attempts"] == 1
 
 
+@pytest.mark.long
 def test_signals_at_any_moment(batch: Batch, ledger: Ledger) -> None:
     dice = random.Random(7)
     batch.upstream()
@@ -252,7 +258,7 @@ def test_a_checkout_that_was_cut_off_goes_at_the_next_start(batch: Batch, ledger
     assert merged_goals(batch.repos["upstream"]) == []
 
 
-@pytest.mark.parametrize("moment", ["update", "post-receive"])
+@pytest.mark.parametrize("moment", [pytest.param("update", marks=pytest.mark.long), "post-receive"])
 def test_kill_9_while_pushing(batch: Batch, ledger: Ledger, moment: str) -> None:
     """`update` runs before the branch is moved, `post-receive` after: then the push has arrived, and nobody knows."""
     upstream = batch.upstream()
@@ -274,6 +280,7 @@ def test_kill_9_while_pushing(batch: Batch, ledger: Ledger, moment: str) -> None
     assert len(ledger.lines) == 2, "the agent was started again"
 
 
+@pytest.mark.long
 def test_kill_9_between_an_attempt_and_its_record(batch: Batch, bin_dir: Path, ledger: Ledger) -> None:
     """The run is over, and only its result.json tells: nobody has written down yet that it is to be merged."""
     batch.upstream()
@@ -297,6 +304,7 @@ def test_kill_9_between_an_attempt_and_its_record(batch: Batch, bin_dir: Path, l
     assert len(ledger.lines) == 2, "the agent was started again"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [1, 5])
 def test_a_git_that_is_killed_when_a_run_is_over_costs_nothing(
     batch: Batch, bin_dir: Path, claude_script: ClaudeScript, times: int
@@ -323,6 +331,7 @@ def test_a_git_that_is_killed_when_a_run_is_over_costs_nothing(
     assert batch.goals()["one"]["attempts"] == 1
 
 
+@pytest.mark.long
 def test_what_the_system_refuses_a_merge_is_not_the_goals_fault(batch: Batch) -> None:
     """The worker stops, and the next start merges: here a directory is where the mirror's lock should be."""
     upstream = batch.upstream()
@@ -362,6 +371,7 @@ def test_what_the_system_refuses_an_attempt_is_not_counted_as_one_that_was_kille
     require_merged_once(batch, ledger, ["one"])
 
 
+@pytest.mark.long
 def test_of_twenty_workers_one_works(batch: Batch, ledger: Ledger) -> None:
     batch.upstream()
     gate = batch.root / "gate"
@@ -426,6 +436,7 @@ def test_cancelling_what_runs(batch: Batch, ledger: Ledger) -> None:
     require_merged_once(batch, ledger, ["given-up"])
 
 
+@pytest.mark.long
 def test_cancelling_what_is_being_merged(batch: Batch, ledger: Ledger) -> None:
     slow = Slow(batch)
     batch.upstream(check=slow.check)
@@ -444,7 +455,14 @@ def test_cancelling_what_is_being_merged(batch: Batch, ledger: Ledger) -> None:
     assert len(ledger.lines) == 1, "the agent was started again"
 
 
-@pytest.mark.parametrize("deed", ["rm -rf .git", 'cd /; rm -rf "$CLONE"', "rm .git/HEAD"])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "rm -rf .git",
+        pytest.param('cd /; rm -rf "$CLONE"', marks=pytest.mark.long),
+        pytest.param("rm .git/HEAD", marks=pytest.mark.long),
+    ],
+)
 def test_an_agent_that_breaks_its_clone(batch: Batch, ledger: Ledger, deed: str) -> None:
     batch.upstream()
     done = batch.root / "broke-it"
@@ -466,6 +484,7 @@ def test_an_agent_that_breaks_its_clone(batch: Batch, ledger: Ledger, deed: str)
     assert len(runs) == 1
 
 
+@pytest.mark.long
 def test_a_remote_that_goes_away(batch: Batch, ledger: Ledger) -> None:
     slow = Slow(batch)
     batch.upstream("far", check=slow.check)
@@ -511,15 +530,14 @@ def test_a_broken_repository_blocks_nobody(batch: Batch, ledger: Ledger) -> None
     gone = batch.upstream("gone")
     for name in ("lost-1", "lost-2"):
         batch.goal(name, wrote(name), repo="gone", priority=9)
-    for name in ("one", "two", "three"):
-        batch.goal(name, ledger.writes(name, 1, seconds=0), repo="upstream")
+    batch.goal("one", ledger.writes("one", 1, seconds=0), repo="upstream")
     assert batch.runs("add", "--queue", batch.root / "goals", cwd=batch.root).exit_code == 0
     shutil.rmtree(gone)
     finished = batch.run("--max", "1")
     assert finished.exit_code == 1, finished.stdout
     states = batch.states()
     assert {name for name, state in states.items() if state == "stuck"} == {"lost-1", "lost-2"}
-    assert {name for name, state in states.items() if state == "done"} == {"one", "two", "three"}
+    assert {name for name, state in states.items() if state == "done"} == {"one"}
     for name in ("lost-1", "lost-2"):
         assert re.search(r"gone\.git", batch.show(name)["reason"]), batch.show(name)["reason"]
-    assert sorted(merged_goals(batch.repos["upstream"])) == ["one", "three", "two"]
+    assert merged_goals(batch.repos["upstream"]) == ["one"]

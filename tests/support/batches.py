@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ralph.batch.bulletin import Bulletin
 from ralph.batch.database import default_url
-from ralph.batch.store import open_store
+from ralph.batch.store import Store, open_store
+from ralph.cli.runs import documents
+from ralph.cli.runs.queues import Whereabouts, is_cut_off
+from ralph.cli.runs.viewing import known_of
 from tests.support.git_repos import commits, git, make_repo
 from tests.support.ralph_process import Finished, Ralph, RunningRalph
 
@@ -44,8 +48,8 @@ def says(summary: str) -> Turn:
 
 
 def wrote(name: str, content: str = "Fine.\n") -> list[Session]:
-    """Two sessions: one writes a text, the other says that all is done."""
-    return [[write(f"texts/{name}.txt", content), says(f"wrote {name}.txt")], [says("DONE")]]
+    """One session, which writes a text and says that all is done."""
+    return [[write(f"texts/{name}.txt", content), says("DONE")]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +105,43 @@ class Batch:
 
     def goals(self) -> dict[str, dict[str, Any]]:
         """Every goal of the queue, by its title, which is its name."""
-        listed = self.runs("list", "--json", cwd=self.root)
-        assert listed.exit_code == 0, listed.stderr
-        return {goal["title"]: goal for goal in json.loads(listed.stdout)}
+        with self._store() as store:
+            goals = [] if store is None else store.goals()
+        cut_off = is_cut_off(self._whereabouts, goals)
+        return {goal.title: documents.row(goal, cut_off=cut_off) for goal in goals}
 
     def states(self) -> dict[str, str]:
         return {name: goal["state"] for name, goal in self.goals().items()}
 
     def show(self, name: str) -> dict[str, Any]:
-        shown = self.runs("show", name, "--json", cwd=self.root)
-        assert shown.exit_code == 0, shown.stderr
-        return json.loads(shown.stdout)
+        """All that is known of one goal."""
+        with self._store() as store:
+            assert store is not None
+            return documents.document(known_of(store.find(name), self._whereabouts, store))
 
     def bulletin(self) -> Bulletin | None:
         """What its worker has said last."""
-        store = open_store(default_url(self.ralph_dir), create=False)
-        if store is None:
-            return None
-        told = store.bulletin()
-        store.close()
-        return told
+        with self._store() as store:
+            return None if store is None else store.bulletin()
 
     def cautions(self) -> tuple[str, ...]:
         """What its worker says at present to keep work from being merged."""
         told = self.bulletin()
         return () if told is None else told.cautions
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[Store | None]:
+        """The queue, read in this process: a `ralph-runs list --json` for each look costs half a second of CPU."""
+        store = open_store(default_url(self.ralph_dir), create=False)
+        try:
+            yield store
+        finally:
+            if store is not None:
+                store.close()
+
+    @property
+    def _whereabouts(self) -> Whereabouts:
+        return Whereabouts(default_url(self.ralph_dir), self.ralph_dir, self.runs.env, most=1, agent="claude")
 
     @property
     def ralph_dir(self) -> Path:
