@@ -127,6 +127,7 @@ def test_a_conflict_is_resolved_by_the_next_attempt_which_finds_both_sides(batch
     require_linear(upstream)
 
 
+@pytest.mark.long
 def test_what_the_agent_leaves_undone_under_a_green_check_goes_to_the_next_attempt(batch: Batch) -> None:
     """Nobody looks at `notes` but the merge: first conflicts, then their markers, then a secret."""
     upstream = batch.upstream(files={"notes": "First\n"}, check="#!/bin/sh\n")
@@ -220,6 +221,7 @@ def test_what_a_check_leaves_behind_hinders_no_retry_and_no_clone_from_going(bat
     assert batch.leftovers() == []
 
 
+@pytest.mark.long
 def test_a_goal_goes_on_from_what_the_mirror_keeps_of_it(batch: Batch) -> None:
     upstream = batch.upstream()
     counted = shell(f"echo $RALPH_ITERATION >> {batch.root}/iterations")

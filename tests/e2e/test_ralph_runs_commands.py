@@ -406,6 +406,7 @@ def test_what_was_cut_off_is_told_from_what_runs(cut_off: Path, world: Path, ral
         assert not document(ralph_runs("show", "g2", "--json"))["cut_off"]
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_missed_and_what_it_had_started_given_up(batch: Batch) -> None:
     batch.upstream()
     sessions = [[shell("touch begun; sleep 600"), says("never said")]]

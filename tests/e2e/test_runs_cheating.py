@@ -82,7 +82,7 @@ MOVES_THE_MIRROR = (
 )
 
 
-FEW = ("edits the check", "leaves an ignored file", "plants hooks elsewhere", "pushes to main", "pushes a branch")
+FEW = ("edits the check", "commits another check", "plants hooks elsewhere", "pushes to main", "pushes a branch")
 """Cheats of each kind, for who has no time for all of them."""
 
 few_or_all = pytest.mark.parametrize(

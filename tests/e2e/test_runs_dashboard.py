@@ -172,6 +172,7 @@ def test_where_there_is_no_queue_there_is_nothing_to_watch(batch: Batch) -> None
     assert not (batch.ralph_dir / "runs.sqlite").exists()
 
 
+@pytest.mark.long
 def test_where_nobody_watches_lines_are_printed_as_ever(batch: Batch) -> None:
     upstream = batch.upstream()
     batch.goal("alpha", wrote("alpha"))
@@ -183,6 +184,7 @@ def test_where_nobody_watches_lines_are_printed_as_ever(batch: Batch) -> None:
     assert "1 goal: 1 done" in said
 
 
+@pytest.mark.long
 def test_a_goal_that_waits_for_a_quota_is_woken(batch: Batch, claude_script: ClaudeScript) -> None:
     """And so is its account: another goal of it, held back meanwhile, starts at once."""
     upstream = batch.upstream()
@@ -204,6 +206,7 @@ def test_a_goal_that_waits_for_a_quota_is_woken(batch: Batch, claude_script: Cla
     assert (refused.exit_code, "nobody serves the queue" in refused.stderr) == (2, True)
 
 
+@pytest.mark.long
 def test_ctrl_z_gives_the_terminal_back_first(batch: Batch) -> None:
     """Of a job that no shell waits for the kernel stops nothing: the dashboard is there again at once."""
     upstream = batch.upstream()

@@ -117,6 +117,7 @@ def test_without_a_queue_nothing_is_made(ralph_runs: Ralph, world: Path) -> None
     assert not (world / "ralph").exists()
 
 
+@pytest.mark.long
 def test_gc_says_where_it_has_saved_what_was_only_in_a_clone(over: Batch) -> None:
     two = over.clones()[1]
     (two / "loose.txt").write_text("loose\n")

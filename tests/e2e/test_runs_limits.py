@@ -128,6 +128,7 @@ def test_an_account_that_is_refused_is_said_with_what_to_do_and_who_waits(
     assert "see g1" in batch.show("second")["reason"]
 
 
+@pytest.mark.long
 def test_a_retry_of_the_goal_that_was_refused_clears_its_account(batch: Batch, claude_script: ClaudeScript) -> None:
     upstream = batch.upstream()
     goals = [for_claude(batch, "first", priority=1), for_claude(batch, "second")]

@@ -67,6 +67,7 @@ def test_what_runs_goes_on_in_a_paused_queue_and_nothing_else_starts(batch: Batc
     assert (figures["forecast"], figures["paused"], figures["failures"]) == (None, False, [])
 
 
+@pytest.mark.long
 def test_a_worker_that_comes_to_a_paused_queue_says_so_and_waits(batch: Batch) -> None:
     upstream = batch.upstream()
     goal = batch.goal("only", wrote("only"))
@@ -94,6 +95,7 @@ def test_who_wants_only_the_table_is_told_why_there_is_none(batch: Batch) -> Non
     assert "--max-time: 2s have passed" in ended.stdout or "--max-time: 2.0s have passed" in ended.stdout
 
 
+@pytest.mark.long
 def test_what_was_cut_off_does_not_go_on_in_a_paused_queue(batch: Batch) -> None:
     upstream = batch.upstream()
     sessions = batch.root / "sessions"

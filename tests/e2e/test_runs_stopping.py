@@ -241,6 +241,7 @@ def test_kill_9_while_merging(batch: Batch, ledger: Ledger) -> None:
     assert batch.goals()["one"]["iterations"] == 2, "what is done twice counts once"
 
 
+@pytest.mark.long
 def test_a_checkout_that_was_cut_off_goes_at_the_next_start(batch: Batch, ledger: Ledger) -> None:
     slow = Slow(batch)
     batch.upstream(check=slow.check)
@@ -258,7 +259,8 @@ def test_a_checkout_that_was_cut_off_goes_at_the_next_start(batch: Batch, ledger
     assert merged_goals(batch.repos["upstream"]) == []
 
 
-@pytest.mark.parametrize("moment", [pytest.param("update", marks=pytest.mark.long), "post-receive"])
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["update", "post-receive"])
 def test_kill_9_while_pushing(batch: Batch, ledger: Ledger, moment: str) -> None:
     """`update` runs before the branch is moved, `post-receive` after: then the push has arrived, and nobody knows."""
     upstream = batch.upstream()
@@ -349,6 +351,7 @@ def test_what_the_system_refuses_a_merge_is_not_the_goals_fault(batch: Batch) ->
     assert (merged_goals(upstream), batch.goals()["one"]["attempts"]) == (["one"], 1)
 
 
+@pytest.mark.long
 def test_what_the_system_refuses_an_attempt_is_not_counted_as_one_that_was_killed(batch: Batch, ledger: Ledger) -> None:
     """Ten of those in a row are taken for the goal's own doing: here a file is where its clone should be."""
     batch.upstream()
@@ -398,6 +401,7 @@ def test_of_twenty_workers_one_works(batch: Batch, ledger: Ledger) -> None:
         assert [entry.iteration for entry in ledger.of(name)] == [1, 2, 2]
 
 
+@pytest.mark.long
 def test_a_goal_that_is_added_meanwhile_is_worked_on(batch: Batch, ledger: Ledger) -> None:
     batch.upstream()
     names = ["early", "late"]
