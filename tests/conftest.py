@@ -163,11 +163,11 @@ def repo(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ralph(repo: Path, world: Path, bin_dir: Path) -> Ralph:
+def ralph(repo: Path, world: Path, bin_dir: Path, forks: Forks) -> Ralph:
     """Run ralph in `repo`; of the machine's environment it sees only a PATH without any agent."""
     elsewhere = [path for path in os.environ["PATH"].split(os.pathsep) if not _holds_agent(Path(path))]
     path = os.pathsep.join([str(bin_dir), *elsewhere])
-    return Ralph(repo, {"PATH": path, **world_env(world)})
+    return Ralph(repo, {"PATH": path, **world_env(world)}, forks=forks)
 
 
 @pytest.fixture(scope="session")
