@@ -700,11 +700,11 @@ def test_a_worker_serves_what_is_added_until_it_is_stopped(
         ("manifest entry", 2**63),
         ("manifest defaults", 10**4000),
     ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(str(value))}-characters",
 )
 def test_a_priority_beyond_64_bits_is_refused_wherever_it_is_said(
-    tmp_path: Path, world: Path, ralph_runs: Ralph, entrance: str, number: int
+    tmp_path: Path, repo: Path, world: Path, ralph_runs: Ralph, entrance: str, number: int
 ) -> None:
-    repo = make_repo(tmp_path / "repo", {"README.md": "# x\n"})
     huge = goal(tmp_path / "goals" / "huge.md", f"priority: {number}" if entrance == "front matter" else "")
     sound = goal(tmp_path / "goals" / "sound.md")
     manifest = tmp_path / "goals" / "batch.toml"
@@ -721,8 +721,7 @@ def test_a_priority_beyond_64_bits_is_refused_wherever_it_is_said(
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
-def test_a_priority_of_64_bits_is_taken(tmp_path: Path, ralph_runs: Ralph, number: int) -> None:
-    repo = make_repo(tmp_path / "repo", {"README.md": "# x\n"})
+def test_a_priority_of_64_bits_is_taken(tmp_path: Path, repo: Path, ralph_runs: Ralph, number: int) -> None:
     file = goal(tmp_path / "goals" / "edge.md", f"priority: {number}")
     (row,) = document(ralph_runs("add", file, "--repo", repo, "--json", cwd=tmp_path))
     assert row["priority"] == number
