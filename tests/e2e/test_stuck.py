@@ -97,14 +97,14 @@ def test_how_soon_is_a_setting(repo: Path, ralph: Ralph, claude_script: ClaudeSc
 
 
 def goes_on(ralph: Ralph, repo: Path) -> None:
-    """Five iterations that nothing ends or nudges: a nudge would come after two that are alike, the end after four."""
-    done = ralph("run", "goal.md", "--json", "--max-iterations", "5", env={"RALPH_STALL_AFTER": "2"})
+    """Seven iterations that nothing ends or nudges: three alike bring a nudge, six the end."""
+    done = ralph("run", "goal.md", "--json", "--max-iterations", "7")
     assert (done.exit_code, result(repo)["reason"]) == (4, "limit reached: --max-iterations"), done
     assert not [note for note in notes(done) if "progress" in note]
 
 
 def test_reading_is_progress(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
-    claude_script(*[[summary(f"Read chapter {number}; nothing to change yet.")] for number in range(5)])
+    claude_script(*[[summary(f"Read chapter {number}; nothing to change yet.")] for number in range(7)])
     goes_on(ralph, repo)
 
 
