@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ralph.budget import Limit, Limits, Meter, Reasoning, Spend, context_pct, thinking_budget
 from ralph.events import Usage
+from tests.support.rows import rows
 
 HAIKU = ("haiku", "claude-haiku-4-5-20251001", "claude-haiku-5-5")
 SONNET = ("sonnet", "claude-sonnet-4-6", "claude-sonnet-5", "sonnet[1m]", "Claude-Sonnet-5")
@@ -18,7 +19,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("model", "tokens"), TABLE)
+@rows(("model", "tokens"), TABLE)
 def test_thinking_is_the_models_most_times_the_levels_share(model: str, tokens: tuple[int, ...]) -> None:
     assert tuple(thinking_budget(model, level) for level in Reasoning) == tokens
 

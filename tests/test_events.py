@@ -7,11 +7,12 @@ import typing
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ralph import events, jsonline
 from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, Usage, from_json, to_json
+from tests.support.rows import rows
 
 KINDS: tuple[type[Event], ...] = typing.get_args(Event)
 
@@ -65,6 +66,7 @@ def test_what_is_written_is_read_back(event: Event) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@settings(max_examples=25)  # for each of the kinds, beside the examples of all of them
 @given(st.data())
 def test_every_kind_is_read_back_as_that_kind(kind: type[Event], data: st.DataObject) -> None:
     assert type(from_json(to_json(data.draw(any_of(kind))))) is kind
@@ -93,7 +95,7 @@ def usage(**fields: object) -> dict[str, object]:
     return {"type": "usage", "usage": fields}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("document", "fault"),
     [
         ({}, r"type \(NoneType\) is not one of text, tool_start, .*"),

@@ -27,6 +27,7 @@ from ralph.failures import (
 )
 from ralph.transcripts.claude import ClaudeTranscript
 from ralph.verdict import Answer, Fault, Verdict
+from tests.support.rows import rows
 
 CAPTURES = Path(__file__).parent / "fixtures" / "claude"
 NOW = 1_794_780_000.0
@@ -57,7 +58,7 @@ def turn(**fields: object) -> TurnEnded:
     return TurnEnded(**(known | fields))  # pyright: ignore[reportArgumentType] - a table of fields
 
 
-@pytest.mark.parametrize(
+@rows(
     ("capture", "end", "reason"),
     [
         ("01", End.OK, ""),
@@ -114,7 +115,7 @@ def test_nothing_else_knows_of_a_reset(capture: str) -> None:
     assert classify(seen_in(capture)).resets_at is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("exit_code", "watchdog", "end", "reason"),
     [
         (0, "", End.NO_RESULT, "exited with 0 without a result"),
@@ -124,7 +125,7 @@ def test_nothing_else_knows_of_a_reset(capture: str) -> None:
         (-9, "no output for 10m", End.HUNG, "no output for 10m"),
     ],
 )
-@pytest.mark.parametrize("capture", ["03k", "04p"])
+@rows("capture", ["03k", "04p"])
 def test_a_stream_without_a_result_is_judged_by_the_exit(
     capture: str, exit_code: int, watchdog: str, end: End, reason: str
 ) -> None:
@@ -229,33 +230,33 @@ def test_the_table_has_a_row_for_every_end() -> None:
     assert set(TABLE) == set(End)
 
 
-@pytest.mark.parametrize("tries", EVERY_TRIES)
-@pytest.mark.parametrize(("end", "answer"), [(End.OK, GO_ON), (End.DONE, DONE), (End.BLOCKED, BLOCKED)])
+@rows("tries", EVERY_TRIES)
+@rows(("end", "answer"), [(End.OK, GO_ON), (End.DONE, DONE), (End.BLOCKED, BLOCKED)])
 def test_a_valid_verdict_is_an_iteration(end: End, answer: Answer, tries: Tries) -> None:
     assert decided(Ending(end, answer=answer), tries) == Finished(answer)
 
 
-@pytest.mark.parametrize("tries", EVERY_TRIES)
-@pytest.mark.parametrize("end", [End.INVALID, End.BUDGET, End.ERROR])
+@rows("tries", EVERY_TRIES)
+@rows("end", [End.INVALID, End.BUDGET, End.ERROR])
 def test_what_a_retry_cannot_help_is_a_failure(end: End, tries: Tries) -> None:
     assert decided(Ending(end, "so"), tries) == Failed(f"{end}: so")
 
 
-@pytest.mark.parametrize("tries", EVERY_TRIES)
-@pytest.mark.parametrize("end", [End.CRASHED, End.NO_RESULT, End.HUNG])
+@rows("tries", EVERY_TRIES)
+@rows("end", [End.CRASHED, End.NO_RESULT, End.HUNG])
 def test_a_crash_is_retried_once_and_at_once(end: End, tries: Tries) -> None:
     wanted = Again(f"{end}: so", replace(tries, retried=True))
     assert decided(Ending(end, "so"), tries) == (Failed(f"{end}: so") if tries.retried else wanted)
 
 
-@pytest.mark.parametrize("tries", EVERY_TRIES)
+@rows("tries", EVERY_TRIES)
 def test_a_prompt_too_long_is_shrunk_once(tries: Tries) -> None:
     wanted = Again("too-long: so", replace(tries, shrunk=True))
     assert decided(Ending(End.TOO_LONG, "so"), tries) == (Failed("too-long: so") if tries.shrunk else wanted)
 
 
-@pytest.mark.parametrize("tries", EVERY_TRIES)
-@pytest.mark.parametrize("end", [End.OVERLOADED, End.NETWORK])
+@rows("tries", EVERY_TRIES)
+@rows("end", [End.OVERLOADED, End.NETWORK])
 def test_an_outage_without_a_known_end_is_backed_off_from_a_bounded_number_of_times(end: End, tries: Tries) -> None:
     decision = decided(Ending(end, "so"), tries)
     if tries.backoffs == MOST_BACKOFFS:
@@ -277,7 +278,7 @@ def test_a_quota_that_names_no_reset_is_outwaited_for_a_day_with_bounded_delays(
     assert waited > 20 * 3600
 
 
-@pytest.mark.parametrize("tries", EVERY_TRIES)
+@rows("tries", EVERY_TRIES)
 def test_a_used_up_quota_is_waited_for_and_free(tries: Tries) -> None:
     decision = decided(Ending(End.USAGE_LIMIT, "so", resets_at=NOW + 3600), tries)
     assert isinstance(decision, Again)
@@ -299,8 +300,8 @@ def test_a_reset_that_is_already_past_does_not_make_a_hot_loop() -> None:
     pytest.fail("an agent that names a reset in the past is started again without end")
 
 
-@pytest.mark.parametrize("tries", [FRESH, USED_UP])
-@pytest.mark.parametrize("end", [End.AUTH, End.BILLING, End.CONFIG, End.DENIED])
+@rows("tries", [FRESH, USED_UP])
+@rows("end", [End.AUTH, End.BILLING, End.CONFIG, End.DENIED])
 def test_what_only_the_user_can_clear_stops_with_the_next_step(end: End, tries: Tries) -> None:
     decision = decided(Ending(end, "so"), tries)
     assert isinstance(decision, Blocked)

@@ -6,6 +6,7 @@ import pytest
 
 from ralph.errors import UsageError
 from ralph.goal import Goal, goal_name, parse_goal
+from tests.support.rows import rows
 
 OBJECTIVE = "## Objective\n\nMake it fast.\n"
 
@@ -20,7 +21,7 @@ def complaint(text: str, name: str = "goal.md") -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize(
+@rows(
     ("stem", "name"),
     [
         ("goal", "goal"),
@@ -80,7 +81,7 @@ def test_a_rule_further_down_is_no_front_matter() -> None:
     assert goal.text == f"{OBJECTIVE}\n---\n\nmore\n\n---\n"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("front_matter", "said"),
     [
         ("modell: opus", "unknown key `modell` (did you mean model?)"),
@@ -118,7 +119,7 @@ def test_front_matter_that_is_not_closed_is_refused(text: str) -> None:
     assert "no closing ---" in complaint(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "body",
     [
         "# Only a title\n\nwords\n",

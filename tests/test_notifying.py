@@ -18,6 +18,7 @@ import pytest
 from ralph.notifying import Notice, Notifier, Occasion, occasion_of
 from ralph.process import Errands
 from tests.support.notifier import listening
+from tests.support.rows import rows
 from tests.support.waiting import is_alive, wait_until
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "notify"
@@ -111,7 +112,7 @@ def test_no_program_of_the_repositorys_is_taken_for_the_users(tmp_path: Path) ->
     assert ears.heard == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("exit_code", "event"),
     [(0, "done"), (1, "stuck"), (3, "stuck"), (4, "budget"), (5, "stuck"), (6, "blocked"), (129, None), (130, None),
      (143, None)],

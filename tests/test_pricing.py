@@ -14,9 +14,10 @@ from ralph.budget import Meter
 from ralph.events import Usage
 from ralph.pricing import Tokens
 from ralph.runners.ralph_claude import FAMILIES
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("model", "tokens", "dollars"),
     [
         ("claude-sonnet-5-5", Tokens(1234, 42, 10, 20), 0.002915),
@@ -48,7 +49,7 @@ def test_an_unknown_model_has_no_price() -> None:
     assert pricing.shipped().dollars("gpt-9", Tokens(1000)) is None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "fault"),
     [
         ("[m]\noutput = 1", "mine.toml: [m] input: missing"),
@@ -93,7 +94,7 @@ def estimate(model: str, *, by_message: bool = False) -> pricing.Estimate:
     return pricing.Estimate(TABLE, model, by_message=by_message)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("usage", "model", "dollars"),
     [
         (Usage(1_000_000, 100_000), "gpt-5.1", 3.0),

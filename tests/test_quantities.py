@@ -16,9 +16,10 @@ from ralph.quantities import (
     parse_money,
     timestamp,
 )
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "seconds"),
     [
         ("90s", 90),
@@ -36,9 +37,9 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
-    ["", "5", "h", "4 h", "-1h", "1h-", "1y", "0s", "1e3s", "inf", "nan", pytest.param("9" * 400 + "d", id="infinite")],
+    ["", "5", "h", "4 h", "-1h", "1h-", "1y", "0s", "1e3s", "inf", "nan", "9" * 400 + "d"],
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
@@ -50,7 +51,7 @@ def test_a_written_duration_reads_as_about_the_same(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, rel=0.05, abs=0.06)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("seconds", "text"),
     [
         (0, "0.0s"),
@@ -73,7 +74,7 @@ def test_money_is_read_with_or_without_its_sign(text: str, amount: float) -> Non
     assert parse_money(text) == amount
 
 
-@pytest.mark.parametrize(
+@rows(
     "text", ["", "$", "0", "-1", "$-1", "nan", "inf", "1e999", "five", "5 USD", "1,50", "1e300", "1000000", "0.0000001"]
 )
 def test_what_is_no_amount_is_refused(text: str) -> None:
@@ -93,7 +94,7 @@ def test_small_amounts_keep_the_digits_that_matter(amount: float, text: str) -> 
     assert format_money(amount) == text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("size", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1 KB"), (29_300, "29 KB"), (999_600, "1.0 MB"), (4_800_000, "4.8 MB"),
      (9_960_000, "10 MB"), (1_200_000_000, "1.2 GB"), (5 * 10**15, "5000 TB")],

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ralph.sensitive import looks_secret, without_secrets
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "secret"),
     [
         (".env", True),

@@ -14,6 +14,7 @@ from ralph.errors import UsageError
 from ralph.runners import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.settings import KEYS, Mode, Settings, load, set_value
 from ralph.summary import Rhythm
+from tests.support.rows import rows
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_a_directory_in_a_files_place_is_a_fault_not_a_crash(root: Path) -> None
     assert f"{root / '.env'}: cannot be read" in message
 
 
-@pytest.mark.parametrize(
+@rows(
     ("flags", "model", "every"),
     [
         ({}, "haiku", 10),
@@ -376,7 +377,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         set_value(tmp_path / "file" / "config.toml", "model", "opus")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("env", "flags", "agent", "transcript"),
     [
         ({}, {}, "claude", "claude"),

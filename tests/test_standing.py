@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from ralph.events import (
     Waiting,
 )
 from ralph.standing import Standing, Track, standing
+from tests.support.rows import rows
 
 BEGUN = IterationStarted(1, "s", "log")
 TOLD = Text(Tag.AI, "told")
@@ -35,7 +35,7 @@ CONTINUED = RunStarted("g", "r", "/r", "b", "a", "/a", "t", "m", "off", "check",
 NAMED = SessionStarted("s", "m", "1", (), "")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("events", "doing"),
     [
         ([], "in a session"),  # so busy that its beginning is out of sight

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ralph.standstill import Mark, Standstill, words_of
+from tests.support.rows import rows
 
 TREES = {"a1": "A", "a2": "A", "a3": "A", "a4": "A", "b1": "B", "b2": "B", "b3": "B"}
 
@@ -61,7 +62,7 @@ def test_a_new_start_counts_anew() -> None:
     assert stood(("x", "a1"), ("x", "a2")).forgiven().idle == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     ("one", "other"),
     [
         ("Ran 4 tests in 0.001s", "Ran 4 tests in 0.017s"),

@@ -14,6 +14,7 @@ from ralph import summaryfile
 from ralph.budget import Spend
 from ralph.summary import Condensed, Rhythm, Summary, written
 from ralph.summaryfile import Unusable
+from tests.support.rows import rows
 
 USUAL = Rhythm()
 
@@ -22,7 +23,7 @@ def condensed(through: int = 0, not_before: int = 0) -> Condensed:
     return Condensed(Summary(through, "so far") if through else None, not_before)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("finished", "before", "through"),
     [
         (0, condensed(), None),

@@ -14,6 +14,7 @@ from ralph.gitrepo import open_repo
 from ralph.trailers import commit_message
 from ralph.verdict import Answer, Verdict
 from tests.support.git_repos import git
+from tests.support.rows import rows
 
 SCISSORS = "# ------------------------ >8 ------------------------"
 RIGHT = {
@@ -59,7 +60,7 @@ def parsed(text: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in done.stdout.decode("utf-8", "replace").splitlines())
 
 
-@pytest.mark.parametrize("summary", HOSTILE.values(), ids=HOSTILE)
+@rows("summary", HOSTILE.values(), ids=HOSTILE)
 def test_a_summary_cannot_become_a_trailer(summary: str) -> None:
     assert parsed(message(summary)) == RIGHT
 

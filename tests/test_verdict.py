@@ -5,9 +5,10 @@ import json
 import pytest
 
 from ralph.verdict import PROMISE, SCHEMA, Answer, Fault, Promise, Reply, Verdict, defused, read_answer, read_reply
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("output", "answer"),
     [
         ({"summary": "wrote a test"}, Answer(Verdict.CONTINUE, "wrote a test")),
@@ -24,7 +25,7 @@ def test_only_the_single_word_claims_that_the_goal_is_reached(output: object, an
     assert read_answer(output) == answer
 
 
-@pytest.mark.parametrize(
+@rows(
     ("output", "fault"),
     [
         (None, Fault.MISSING),
@@ -74,7 +75,7 @@ def said(*texts: str) -> bool:
     return promise.made
 
 
-@pytest.mark.parametrize(
+@rows(
     "texts",
     [
         (PROMISE,),
@@ -94,7 +95,7 @@ def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, 
     assert said(*texts)
 
 
-@pytest.mark.parametrize(
+@rows(
     "texts",
     [
         ("",),
@@ -117,7 +118,7 @@ def test_a_promise_that_is_quoted_is_none(texts: tuple[str, ...]) -> None:
     assert not said(*texts)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("reply", "output", "words", "promised", "answer"),
     [
         (Reply.TOOL, {"summary": "x"}, "", True, Answer(Verdict.CONTINUE, "x")),

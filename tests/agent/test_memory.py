@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ralph.agent.memory import imports_in, instructions, read_memory
+from tests.support.rows import rows
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_imports_go_five_files_deep_and_never_round(here: Path, home: Path) -> N
     assert [text.partition(" ")[0] for text in texts(here, home)] == ["@d1.md", "D1", "D2", "D3", "D4"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "paths"),
     [
         ("@a.md and @b.md", ["a.md", "b.md"]),

@@ -12,6 +12,7 @@ from ralph.agent.flags import BadUsage
 from ralph.agent.permissions import Allowed, Denied, Permissions, gather
 from ralph.agent.tools import Desk
 from tests.agent.conftest import Use
+from tests.support.rows import rows
 
 NESTED = "A nested command in this command can't be checked before it runs"
 APPROVAL = "This command requires approval"
@@ -57,7 +58,7 @@ def trust(home: Path, folder: Path) -> None:
     (home / ".claude.json").write_text(json.dumps({"projects": {str(folder): {"hasTrustDialogAccepted": True}}}))
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         "ls",
@@ -91,7 +92,7 @@ def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str
         assert bash(gather(home=home, cwd=tree, mode=mode), desk, command) == ""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "said"),
     [
         ("make", APPROVAL),
@@ -145,7 +146,7 @@ def test_what_does_more_than_look_is_not_run(tree: Path, desk: Desk, home: Path,
     assert bash(gather(home=home, cwd=tree), desk, command) == said
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "place", "verb"),
     [
         ("ls /etc", "/etc", "list files in"),
@@ -214,7 +215,7 @@ def test_redirections_are_writes(tree: Path, desk: Desk, home: Path) -> None:
 RULES = ["Bash(git commit:*),Bash(make:*)", "Bash(npm run test)", "Bash(python3 *)", "Bash(docker * ps)"]
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         "make",
@@ -238,7 +239,7 @@ def test_a_rule_allows_what_it_names(tree: Path, desk: Desk, home: Path, command
     assert bash(gather(home=home, cwd=tree, allowed=RULES), desk, command) == ""
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "said"),
     [
         ("makex", APPROVAL),
@@ -274,7 +275,7 @@ def test_a_redirection_beside_a_rule_is_judged_by_itself(tree: Path, desk: Desk,
     assert "outside the working directories" in bash(permissions, desk, "make > /tmp/zz")
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         "rm a.txt",
@@ -403,7 +404,7 @@ def test_paths_outside_are_denied_in_every_mode(tree: Path, desk: Desk, home: Pa
     assert glob == Denied(refused, "workingDir", outside)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("command", "path", "what"),
     [
         ("rm -rf /", "/", "a critical system directory"),
@@ -550,7 +551,7 @@ def test_broken_settings_say_nothing(tree: Path, desk: Desk, home: Path, content
     assert gather(home=home, cwd=tree).rules == ()
 
 
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         "printf -vPATH %s $PWD/evilbin; ls",

@@ -12,6 +12,7 @@ import pytest
 from ralph.agent.tools import Desk
 from tests.agent.conftest import Use
 from tests.support import tools
+from tests.support.rows import rows
 
 FILES = {
     ".gitignore": "ignored/\n*.log\n!kept.log\n/top.txt\n",
@@ -56,7 +57,7 @@ def engine(request: pytest.FixtureRequest, desk: Desk, bin_dir: Path) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pattern", "names"),
     [
         ("**/*.py", ["src/m0.py", "src/m1.py"]),
@@ -151,7 +152,7 @@ def test_grep_lists_files_last_changed_first(use: Use, tree: Path, engine: str) 
     assert beyond == "No entries at this offset. [Showing results with pagination = offset: 20]"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("arguments", "content"),
     [
         ({"pattern": "foo", "path": "README.md"}, "2:foo bar"),

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from ralph.envrc.sources import MISSING, Envrc, look
+from tests.support.rows import rows
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def stands(root: Path, text: str, **files: str) -> Envrc:
     return look(root, root.parent / "home")
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "source lib",
@@ -114,7 +115,7 @@ def test_files_above_and_at_home_are_covered(root: Path) -> None:
     assert str(root.parent / "home" / "yours") in envrc.files
 
 
-@pytest.mark.parametrize(
+@rows(
     ("line", "said"),
     [
         ("source $LIB/x.sh", "line 1 of .envrc (source)"),
@@ -162,7 +163,7 @@ def test_too_many_files_are_said_to_be(root: Path) -> None:
     assert stands(root, "source f0", **chain).unfollowed == ("whatever comes after the first 100 files",)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     ["''", '"', "trap ''", "\\", "source", "a ''\n(((", "source_up x y", "\x00 \udcff", "<<", f"eval {'a' * 300}"],
 )
@@ -172,7 +173,7 @@ def test_whatever_it_holds_it_can_be_looked_at(root: Path, text: str) -> None:
     assert not look(root, root).unreadable
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "strict_env source ./lib",

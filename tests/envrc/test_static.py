@@ -1,6 +1,5 @@
-import pytest
-
 from ralph.envrc.static import read
+from tests.support.rows import rows
 
 
 def test_plain_assignments_are_read() -> None:
@@ -13,7 +12,7 @@ def test_lines_and_words_are_those_of_bash() -> None:
     assert read("# not\u2028export A=1\nexport B=a\0b\n").values == {"B": "ab"}
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "export A=$(touch x)",
@@ -42,7 +41,7 @@ def test_what_is_no_plain_assignment_is_left_out_and_told(line: str) -> None:
     assert (found.values, found.omissions) == ({"BEFORE": "1", "AFTER": "1"}, "line 2")
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "if true; then",

@@ -1,22 +1,21 @@
-import pytest
-
 from ralph.envrc.variables import let_through
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         "GIT_DIR", "GIT_CONFIG_COUNT", "LD_PRELOAD", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV", "NODE_OPTIONS",
         "LD_X\nY", "RALPH_DIR", "RALPH_MODEL", "ENV", "BASH_FUNC_git%%", "PERL5OPT", "RUBYOPT", "GCONV_PATH",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("value", ["x", None])
+@rows("value", ["x", None])
 def test_what_changes_other_programs_is_dropped_and_told(name: str, value: str | None) -> None:
     variables = let_through({name: value, "A": "1"})
     assert (variables.over({name: "mine"}), variables.dropped) == ({name: "mine", "A": "1"}, (name,))
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [
         "GITHUB_TOKEN", "LDFLAGS", "MY_PYTHON", "NODE_OPTIONS_X", "BASH_ENV_FILE", "PATH", "PERL5LIB", "APP_ENV",

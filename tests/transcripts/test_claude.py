@@ -28,6 +28,7 @@ from ralph.events import (
     to_json,
 )
 from ralph.transcripts.claude import ClaudeTranscript
+from tests.support.rows import rows
 from tests.transcripts import captures
 
 EVERY_CAPTURE = [path.stem for path in captures.captures_of("claude")]
@@ -136,7 +137,7 @@ def test_cost_and_tokens_are_cumulative_over_all_results(capture: str, results: 
     assert (last.cost_usd, last.total_tokens) == (pytest.approx(cost), tokens)
 
 
-@pytest.mark.parametrize("capture", EVERY_CAPTURE)
+@rows("capture", EVERY_CAPTURE)
 def test_figures_never_fall(capture: str) -> None:
     told = usages(heard_in(capture))
     for before, after in itertools.pairwise(told):
@@ -268,7 +269,7 @@ def test_a_line_that_is_no_json_is_shown() -> None:
 ABSURD = ["NaN", "Infinity", "-1", "true", '"5"', "1" + "0" * 400, "1e999", "1e12", "[1]", "{}"]
 
 
-@pytest.mark.parametrize("cost", ABSURD)
+@rows("cost", ABSURD)
 def test_an_absurd_cost_changes_nothing_and_is_said_once(cost: str) -> None:
     good, bad = line(type="result", total_cost_usd=0.5), f'{{"type":"result","total_cost_usd":{cost}}}'
     events = heard([good, bad, bad])
@@ -277,8 +278,8 @@ def test_an_absurd_cost_changes_nothing_and_is_said_once(cost: str) -> None:
     assert said.startswith("the agent reports a wrong figure, total_cost_usd: ")
 
 
-@pytest.mark.parametrize("figure", [*ABSURD, "0.5", "1000000000000000000"])
-@pytest.mark.parametrize(
+@rows("figure", [*ABSURD, "0.5", "1000000000000000000"])
+@rows(
     "template",
     [
         '{"type":"assistant","message":{"id":"a","model":"m","usage":{"input_tokens":%s,"output_tokens":7}}}',
@@ -495,7 +496,7 @@ def test_an_absurd_reset_is_none(resets_at: str) -> None:
     assert heard([f'{{"type":"rate_limit_event","rate_limit_info":{info}}}']) == [RateLimited("rejected", None, "")]
 
 
-@pytest.mark.parametrize("depth", [100, 500, 700, 800, 900, 950, 970, 5000])
+@rows("depth", [100, 500, 700, 800, 900, 950, 970, 5000])
 def test_depth_breaks_neither_transcript_nor_journal(depth: int) -> None:
     deep = "[" * depth + "]" * depth
     blocks = f'[{{"type":"tool_use","id":"a","name":"b","input":{{"a":{deep}}}}}]'
@@ -556,7 +557,7 @@ def test_a_capture_with_one_value_replaced_never_makes_it_raise(capture: str, da
     journaled(heard(lines))
 
 
-@pytest.mark.parametrize("capture", EVERY_CAPTURE)
+@rows("capture", EVERY_CAPTURE)
 def test_a_stream_cut_at_any_byte_of_its_last_line_never_makes_it_raise(capture: str) -> None:
     *before, last = [text for text in lines_of(capture) if text]
     whole = last.encode()

@@ -22,6 +22,7 @@ from ralph.events import (
 )
 from ralph.failures import End, Evidence, classify
 from ralph.transcripts.codex import CodexTranscript
+from tests.support.rows import rows
 from tests.transcripts import captures
 
 
@@ -246,7 +247,7 @@ def test_what_is_not_known_is_a_meta(text: str) -> None:
     assert [event.type for event in heard([line("turn.started"), text])] == ["meta"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("capture", "end"),
     [
         ("10j-", End.AUTH),
@@ -266,7 +267,7 @@ def test_a_turn_ends_in_the_row_it_belongs_to(capture: str, end: End) -> None:
     assert classify(Evidence(turn=turns(events)[-1], quota=quotas[-1] if quotas else None)).end is end
 
 
-@pytest.mark.parametrize(
+@rows(
     ("message", "end"),
     [
         ("unexpected status 403 Forbidden: no", End.AUTH),

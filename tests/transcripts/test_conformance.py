@@ -31,6 +31,7 @@ from ralph.events import (
 from ralph.lines import lines_in
 from ralph.transcripts import TRANSCRIPTS, sniff
 from ralph.transcripts.reader import events_in
+from tests.support.rows import rows
 from tests.transcripts.captures import CAPTURES, captures_of, extra_captures, lines_of
 
 NAMES = list(TRANSCRIPTS)
@@ -102,12 +103,12 @@ def test_what_it_claims_is_told_of_some_capture(name: str) -> None:
 
 
 @every_transcript
-@pytest.mark.parametrize("path", [path for _, path in CAPTURES], ids=lambda path: f"{path.parent.name}-{path.stem}")
+@rows("path", [path for _, path in CAPTURES])
 def test_every_capture_whosever_it_is(name: str, path: Path) -> None:
     conforms(name, lines_of(path))
 
 
-@pytest.mark.parametrize(("name", "path"), CAPTURES, ids=lambda value: value.stem if isinstance(value, Path) else value)
+@rows(("name", "path"), CAPTURES)
 def test_a_capture_is_known_for_what_it_is(name: str, path: Path) -> None:
     assert sniff(lines_of(path)) in (name, "rtf1" if name == "plain" else name)
 
@@ -127,14 +128,14 @@ def test_every_capture_that_was_brought_along(name: str) -> None:
 # Streams that are cut off, and noise.
 
 
-@pytest.mark.parametrize(("name", "path"), CAPTURES, ids=lambda value: value.stem if isinstance(value, Path) else value)
+@rows(("name", "path"), CAPTURES)
 def test_a_stream_that_is_cut_off_anywhere(name: str, path: Path) -> None:
     whole = path.read_bytes()
     for cut in range(0, len(whole), max(1, len(whole) // 50)):
         conforms(name, whole[:cut].decode("utf-8", "replace").split("\n"))
 
 
-@pytest.mark.parametrize(("name", "path"), CAPTURES, ids=lambda value: value.stem if isinstance(value, Path) else value)
+@rows(("name", "path"), CAPTURES)
 def test_two_streams_at_once(name: str, path: Path) -> None:
     conforms(name, [line for line in lines_of(path) for _ in range(2)])
     conforms(name, lines_of(path)[::-1])

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rows import rows
 from tests.transcripts.captures import CAPTURES, FIXTURES, GOLDEN, golden_of
 from tests.transcripts.golden import written
 
 
 @pytest.mark.usefixtures("utc")
-@pytest.mark.parametrize(
-    ("name", "capture"), CAPTURES, ids=lambda value: value.stem if isinstance(value, Path) else value
-)
+@rows(("name", "capture"), CAPTURES)
 def test_a_capture_gives_the_events_beside_it(name: str, capture: Path) -> None:
     kept = golden_of(capture)
     assert kept.exists(), "run python -m tests.transcripts.golden, and look at what it wrote"

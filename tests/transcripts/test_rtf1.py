@@ -21,6 +21,7 @@ from ralph.events import (
 )
 from ralph.transcripts.plain import PlainTranscript
 from ralph.transcripts.rtf1 import Rtf1Transcript
+from tests.support.rows import rows
 
 
 def heard(*lines: str) -> list[Event]:
@@ -78,7 +79,7 @@ def test_other_lines_are_plain() -> None:
     assert heard(*PLAIN) == [event for line in PLAIN for event in transcript.feed(line)]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("document", "fault"),
     [
         ("", "not JSON"),

@@ -1,8 +1,7 @@
 """Which transcript a log is for."""
 
-import pytest
-
 from ralph.transcripts import TRANSCRIPTS, sniff
+from tests.support.rows import rows
 
 CLAUDE = '{"type":"system","subtype":"init"}'
 CODEX = '{"type":"thread.started","thread_id":"t"}'
@@ -10,7 +9,7 @@ BANNER = "OpenAI Codex v0.166.0"
 RTF1 = '@@RALPH@@ {"type":"meta","meta":{}}'
 
 
-@pytest.mark.parametrize(
+@rows(
     ("lines", "name"),
     [
         ([CLAUDE], "claude"),

@@ -41,6 +41,7 @@ from ralph.ui.console import Console, json_screen
 from ralph.ui.outlet import Outlet
 from ralph.ui.telling import Detail
 from tests.support.hostile import TEXTS, every_event, steering
+from tests.support.rows import rows
 from tests.support.terminal import read_terminal
 
 AT = "2026-11-16T00:48:20.123Z"
@@ -64,8 +65,8 @@ def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("detail", Detail)
-@pytest.mark.parametrize("event", every_event("words"), ids=lambda event: event.type)
+@rows("detail", Detail)
+@rows("event", every_event("words"))
 def test_every_event_can_be_shown(event: Event, detail: Detail) -> None:
     text = shown(event, detail=detail)
     assert text == "" or text.endswith("\n")
@@ -79,7 +80,7 @@ def test_no_event_can_steer_the_terminal(detail: Detail) -> None:
     assert not set(text) & set("\x1b\x07\x9b\r\x08\u202e")
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@rows("name", TEXTS)
 def test_nothing_hostile_gets_through_plain_lines(name: str) -> None:
     for detail in (Detail.NORMAL, Detail.VERBOSE):
         assert not steering(shown(*every_event(TEXTS[name]), detail=detail))
@@ -90,7 +91,7 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
     shown(*every_event(text), detail=Detail.VERBOSE).encode("utf-8")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("event", "text"),
     [
         (Text(Tag.AI, "one\ntwo"), "agent      one\n           two\n"),
@@ -301,7 +302,7 @@ def test_all_parts_of_a_failed_tools_output_are_shown() -> None:
 LONG = "x" * 1_000_000
 
 
-@pytest.mark.parametrize(
+@rows(
     "events",
     [
         (Text(Tag.THINK, LONG),),

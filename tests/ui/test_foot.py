@@ -15,6 +15,7 @@ from ralph.ui.foot import Foot
 from ralph.ui.outlet import Outlet
 from ralph.ui.paint import Line, Tone, line
 from tests.support.hostile import TEXTS, steering
+from tests.support.rows import rows
 from tests.support.terminal import Screen
 
 BELOW: list[Line] = [(), line(("status " * 9, Tone.STRONG)), line("keys")]
@@ -146,7 +147,7 @@ def test_in_a_terminal_that_folds_a_narrower_foot_is_still_taken_off_whole(colum
         assert len(shown) == 5
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 2), (9, 24), (80, 1), (80, 2), (80, 3), (500, 200), (0, 0)])
+@rows("size", [(1, 1), (2, 2), (9, 24), (80, 1), (80, 2), (80, 3), (500, 200), (0, 0)])
 def test_any_size_will_do(size: tuple[int, int]) -> None:
     with sheet() as place:
         place.write([line("one")], BELOW)
@@ -158,7 +159,7 @@ def test_any_size_will_do(size: tuple[int, int]) -> None:
         assert not steering(place.written)
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@rows("name", TEXTS)
 def test_nothing_hostile_gets_through(name: str) -> None:
     said = line(("agent      ", Tone.CALM), TEXTS[name][:5000])
     with sheet(columns=60) as place:

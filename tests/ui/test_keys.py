@@ -18,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.ui.keys import Decoder, Key, Paste, decode
+from tests.support.rows import rows
 from tests.support.waiting import kill_tree, wait_until
 
 
-@pytest.mark.parametrize(
+@rows(
     ("sent", "keys"),
     [
         ("pq", ["p", "q"]),

@@ -15,6 +15,7 @@ from ralph.ui.keys import decode
 from ralph.ui.paint import plain
 from ralph.ui.reins import Bit, Reins
 from ralph.ui.telling import Detail
+from tests.support.rows import rows
 
 AT = "2026-11-16T00:48:20.000Z"
 WORKING = Standing().after(IterationStarted(1, "s", "log"), AT)
@@ -144,8 +145,8 @@ def test_a_text_that_a_terminal_does_not_mark_as_pasted_is_no_key(text: str) -> 
     assert press(reins, "").startswith("p: pause · s: stop after this iteration · d: detail (usual)")
 
 
-@pytest.mark.parametrize("detail", [0, 1, 2])
-@pytest.mark.parametrize(
+@rows("detail", [0, 1, 2])
+@rows(
     ("stands", "asked", "keys"),
     [
         (WORKING, [], "psdq"),

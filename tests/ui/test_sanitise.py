@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.ui.sanitise import flat, one_line, visible
+from tests.support.rows import rows
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TAGS = "\U000e0001" + "".join(map(chr, range(0xE0020, 0xE0080)))
@@ -40,14 +41,14 @@ def test_one_line_is_one_short_line(text: str, most: int) -> None:
     assert len(line) <= most
 
 
-@pytest.mark.parametrize("char", [char for char in [*CONTROL, *BIDI, *HIDDEN] if char not in "\n\t"])
+@rows("char", [char for char in [*CONTROL, *BIDI, *HIDDEN] if char not in "\n\t"])
 def test_every_control_character_is_shown_in_its_escaped_form(char: str) -> None:
     code = ord(char)
     shown = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
     assert visible(f"a{char}b") == f"a{shown}b"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "shown"),
     [
         ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),

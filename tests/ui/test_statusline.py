@@ -30,6 +30,7 @@ from ralph.ui.paint import Tone, painted, plain
 from ralph.ui.statusline import status_line
 from tests.support.frames import same_as_golden
 from tests.support.hostile import TEXTS, every_event, steering
+from tests.support.rows import rows
 
 GOLDEN = Path(__file__).with_name("golden")
 AT = "2026-11-16T00:48:20.000Z"
@@ -85,8 +86,8 @@ def test_the_line_is_the_one_that_was_looked_at(columns: int) -> None:
     assert same_as_golden(frames, GOLDEN / f"statusline-{columns}.txt")
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-@pytest.mark.parametrize("scene", SCENES)
+@rows("columns", WIDTHS)
+@rows("scene", SCENES)
 def test_it_fits_and_says_where_the_run_is_and_what_it_costs(scene: str, columns: int) -> None:
     line = drawn(scene, columns)
     assert width(line) <= columns
@@ -156,7 +157,7 @@ def test_it_never_takes_more_than_there_is(scene: str, columns: int, seconds: fl
     assert width(painted(line, columns, colour=False)) <= columns
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@rows("name", TEXTS)
 def test_nothing_hostile_gets_through(name: str) -> None:
     standing = Standing()
     for event in every_event(TEXTS[name]):

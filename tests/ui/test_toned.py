@@ -25,6 +25,7 @@ from ralph.ui.paint import Line, Tone, line, painted, plain
 from ralph.ui.telling import Detail
 from ralph.ui.toned import TonedTelling, folded, holds_command
 from tests.support.hostile import TEXTS, every_event, steering
+from tests.support.rows import rows
 
 AT = "2026-11-16T00:48:20.123Z"
 
@@ -215,7 +216,7 @@ def test_a_wide_gap_before_a_word_that_would_fit_without_it_is_no_reason_to_glue
 
 
 @pytest.mark.parametrize("detail", Detail)
-@pytest.mark.parametrize("name", TEXTS)
+@rows("name", TEXTS)
 def test_nothing_that_is_told_can_steer_a_terminal(name: str, detail: Detail) -> None:
     for said in told(*every_event(TEXTS[name]), detail=detail):
         for columns in (60,) if len(TEXTS[name]) > 10_000 else (1, 7, 60):
