@@ -16,6 +16,8 @@ from tests.support.scripted_agent import Session, scripted_agent
 from tests.support.tokens import ONE_MESSAGE, Tokens
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long  # a real claude for each case; `tests/e2e/test_real_claude.py` has short sessions with it
+
 Event = dict[str, Any]
 Drive = Callable[[Conversation], None]
 AUTO_APPROVE = ("--allowedTools", "Read,Write,Edit,Glob,Grep,Bash")

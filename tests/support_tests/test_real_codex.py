@@ -17,6 +17,8 @@ from tests.support.responses_api import ResponsesApi, Script, ServeResponses
 from tests.support.tokens import ONE_MESSAGE, Tokens
 from tests.support.waiting import is_alive, kill_tree, wait_until
 
+pytestmark = pytest.mark.long  # a real codex for each case; `tests/e2e/test_real_codex.py` has short sessions with it
+
 Event = dict[str, Any]
 
 FREE = ("--sandbox", "danger-full-access")
