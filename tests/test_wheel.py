@@ -20,8 +20,6 @@ ROOT = Path(__file__).parent.parent
 # As the machine has it: pip may be configured in HOME, which the guards of conftest.py move.
 ENV = dict(os.environ)
 
-pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds and installs, once
-
 
 def run(*argv: str | Path, cwd: Path) -> None:
     done = subprocess.run(argv, cwd=cwd, env=ENV, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -54,7 +52,17 @@ def installed_ralph(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     environment = directory / "venv"
     venv.create(environment, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment]
-    run(*pip, "install", "--quiet", "--only-binary=:all:", "--constraint", constraints, wheel, cwd=directory)
+    run(
+        *pip,
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--only-binary=:all:",
+        "--constraint",
+        constraints,
+        wheel,
+        cwd=directory,
+    )
     return environment / "bin" / "ralph"
 
 
@@ -71,12 +79,22 @@ def test_the_sdist_has_all_that_the_wheel_needs(wheel: Path, tmp_path: Path) -> 
     assert members(build("wheel", unpacked, tmp_path / "wheel")) == members(wheel)
 
 
-def test_version(installed_ralph: Path, tmp_path: Path) -> None:
+def test_the_installed_wheel_works_and_names_the_way_to_the_models(
+    installed_ralph: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path
+) -> None:
+    """One test for all that needs the installed wheel: each process of pytest that runs one installs it, in 15 s."""
+    tells_its_version(installed_ralph, tmp_path)
+    ralph_claude_without_the_models_names_the_way_to_them(installed_ralph, tmp_path)
+    a_run_without_the_models_is_blocked_before_it_starts(installed_ralph, repo, ralph)
+    runs_an_example_goal(installed_ralph, repo, ralph, claude_script)
+
+
+def tells_its_version(installed_ralph: Path, tmp_path: Path) -> None:
     said = subprocess.run([installed_ralph, "--version"], cwd=tmp_path, capture_output=True, text=True)
     assert (said.returncode, said.stdout.split()[-1:], said.stderr) == (0, [__version__], "")
 
 
-def test_ralph_claude_without_the_models_names_the_way_to_them(installed_ralph: Path, tmp_path: Path) -> None:
+def ralph_claude_without_the_models_names_the_way_to_them(installed_ralph: Path, tmp_path: Path) -> None:
     program = installed_ralph.with_name("ralph-claude")
     (tmp_path / "script.json").write_text('[[[{"type": "text", "text": "hello"}]]]')
     played = subprocess.run([program, "-p", "hi", "--model=scripted:script.json"], cwd=tmp_path, capture_output=True)
@@ -87,7 +105,7 @@ def test_ralph_claude_without_the_models_names_the_way_to_them(installed_ralph: 
     assert "in a clone of ralph, pip install '.[models]'" in refused.stderr
 
 
-def test_a_run_without_the_models_is_blocked_before_it_starts(installed_ralph: Path, repo: Path, ralph: Ralph) -> None:
+def a_run_without_the_models_is_blocked_before_it_starts(installed_ralph: Path, repo: Path, ralph: Ralph) -> None:
     goal = ROOT / "examples" / "goals" / "answer.md"
     argv = [installed_ralph, "run", goal, "--agent", "ralph-claude"]
     refused = subprocess.run(argv, cwd=repo, env=ralph.env, capture_output=True, text=True)
@@ -96,9 +114,7 @@ def test_a_run_without_the_models_is_blocked_before_it_starts(installed_ralph: P
     assert len(commits(repo)) == 1
 
 
-def test_the_installed_wheel_runs_an_example_goal(
-    installed_ralph: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript
-) -> None:
+def runs_an_example_goal(installed_ralph: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     goal = ROOT / "examples" / "goals" / "answer.md"
     write_check(repo)
     claude_script([write("answer.txt", "41\n"), summary("DONE")], [write("answer.txt", "42\n"), summary("DONE")])
