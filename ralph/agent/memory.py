@@ -46,22 +46,26 @@ class Memory:
     text: str
 
 
-def read_memory(cwd: Path, home: Path, sources: Collection[str] = ("user", "project", "local")) -> list[Memory]:
-    """Everything that holds for a session in `cwd`, the most general first."""
+_SOURCES = ("user", "project", "local")
+_TOP = Path("/")
+
+
+def read_memory(cwd: Path, home: Path, sources: Collection[str] = _SOURCES, *, top: Path = _TOP) -> list[Memory]:
+    """Return everything that holds for a session in `cwd`, the most general first; look no higher than `top`."""
     reader = _Reader(cwd.resolve())
     user: list[Memory] = []
     if "user" in sources:
         user = [*reader.take(home / ".claude" / "CLAUDE.md", "user", home), *reader.take_rules(home, "user")]
-    folders = [*reversed(reader.cwd.parents), reader.cwd]
+    folders = [folder for folder in (*reversed(reader.cwd.parents), reader.cwd) if folder.is_relative_to(top)]
     project = [memory for folder in folders for memory in _in_folder(reader, folder, sources)]
     if not project and "project" in sources:
         project = [memory for folder in folders for memory in reader.take(folder / "AGENTS.md", "project", folder)]
     return [*user, *project]
 
 
-def instructions(cwd: Path, home: Path, sources: Collection[str] = ("user", "project", "local")) -> list[str]:
-    """The memory as a session is told of it: one text, or none."""
-    memories = read_memory(cwd, home, sources)
+def instructions(cwd: Path, home: Path, sources: Collection[str] = _SOURCES, *, top: Path = _TOP) -> list[str]:
+    """Return the memory as a session is told of it: one text, or none."""
+    memories = read_memory(cwd, home, sources, top=top)
     if not memories:
         return []
     parts = [f"Contents of {memory.path} ({_LABELS[memory.kind]}):\n\n{memory.text}" for memory in memories]

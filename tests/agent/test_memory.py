@@ -25,7 +25,13 @@ def lay(folder: Path, **files: str) -> None:
 
 
 def texts(here: Path, home: Path) -> list[str]:
-    return [memory.text for memory in read_memory(here, home)]
+    return [memory.text for memory in read_memory(here, home, top=here.parent)]
+
+
+def test_no_folder_above_the_top_is_read(here: Path, home: Path) -> None:
+    lay(here.parent, CLAUDE="above\n")
+    lay(here, CLAUDE="project\n")
+    assert [memory.text for memory in read_memory(here, home, top=here)] == ["project"]
 
 
 def test_the_general_comes_before_the_particular(here: Path, home: Path) -> None:
@@ -34,17 +40,17 @@ def test_the_general_comes_before_the_particular(here: Path, home: Path) -> None
     lay(here, CLAUDE="project\n", CLAUDE__local="x", AGENTS="agents\n", sub__CLAUDE="below\n")
     (here / "CLAUDE.local.md").write_text("local\n")
     lay(here / ".claude", CLAUDE="dot\n", rules__deep__r="rule\n", rules__some="---\npaths: src/**\n---\nnot always\n")
-    found = read_memory(here, home)
+    found = read_memory(here, home, top=here.parent)
     expected = ["user @inc.md", "user's import", "user's rule", "parent", "project", "dot", "rule", "local"]
     assert [memory.text for memory in found] == expected
     assert [memory.kind for memory in found] == ["user"] * 3 + ["project"] * 4 + ["local"]
 
 
 def test_it_is_told_with_path_and_kind(here: Path, home: Path) -> None:
-    assert instructions(here, home) == []
+    assert instructions(here, home, top=here.parent) == []
     lay(here, CLAUDE="# Proj\n@one.md\n", one="ONE\n")
     (here / "CLAUDE.local.md").write_text("LOCAL\n")
-    assert instructions(here, home) == [
+    assert instructions(here, home, top=here.parent) == [
         "Codebase and user instructions are shown below. Be sure to adhere to these instructions. IMPORTANT: These "
         "instructions OVERRIDE any default behavior and you MUST follow them exactly as written.\n\n"
         f"Contents of {here}/CLAUDE.md (project instructions, checked into the codebase):\n\n# Proj\n@one.md\n\n"
@@ -114,22 +120,27 @@ def test_only_the_sources_asked_for_are_read(here: Path, home: Path) -> None:
     lay(home / ".claude", CLAUDE="user\n")
     lay(here, CLAUDE="project\n")
     (here / "CLAUDE.local.md").write_text("local\n")
-    assert [memory.text for memory in read_memory(here, home, ["user"])] == ["user"]
-    assert [memory.text for memory in read_memory(here, home, ["project", "local"])] == ["project", "local"]
-    assert read_memory(here, home, []) == []
+    assert [memory.text for memory in read_memory(here, home, ["user"], top=here.parent)] == ["user"]
+    assert [memory.text for memory in read_memory(here, home, ["project", "local"], top=here.parent)] == [
+        "project",
+        "local",
+    ]
+    assert read_memory(here, home, [], top=here.parent) == []
 
 
 def test_a_home_above_the_working_directory_is_read_once(world: Path) -> None:
     home = world / "home"
     lay(home / ".claude", CLAUDE="user\n")
     (home / "work").mkdir()
-    assert [(memory.text, memory.kind) for memory in read_memory(home / "work", home)] == [("user", "user")]
+    assert [(memory.text, memory.kind) for memory in read_memory(home / "work", home, top=home.parent)] == [
+        ("user", "user")
+    ]
 
 
 def test_broken_files_do_no_harm(here: Path, home: Path) -> None:
     (here / "CLAUDE.md").write_bytes(b"\xff\xfe caf\xe9\n")
     (here / "CLAUDE.local.md").mkdir()
-    assert len(read_memory(here, home)) == 1
+    assert len(read_memory(here, home, top=here.parent)) == 1
 
 
 def test_rules_that_a_link_leads_out_of_the_project_are_none(here: Path, home: Path) -> None:
