@@ -60,7 +60,7 @@ def parsed(text: str) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in done.stdout.decode("utf-8", "replace").splitlines())
 
 
-@rows("summary", HOSTILE.values(), ids=HOSTILE)
+@rows("summary", HOSTILE.values(), ids=list(HOSTILE))
 def test_a_summary_cannot_become_a_trailer(summary: str) -> None:
     assert parsed(message(summary)) == RIGHT
 
