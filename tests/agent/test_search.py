@@ -241,13 +241,23 @@ def test_grep_looks_where_the_shell_stands(use: Use, tree: Path, engine: str, de
     assert shown == f"{tree}/src/m0.py:2:# foo 0\n{tree}/src/m1.py:2:# foo 1"
 
 
-def test_a_pattern_that_takes_for_ever_is_ended(use: Use, here: Path, desk: Desk) -> None:
-    """Python's expressions hear nothing while they match: only another process can be stopped."""
+@pytest.fixture
+def endless(here: Path, desk: Desk) -> str:
+    """A pattern that Python's expressions never finish: they hear nothing meanwhile, only a process can be stopped."""
     desk.environment = {**desk.environment, "PATH": "/nowhere"}
     (here / "a.txt").write_text("a" * 200 + "b\n")
-    assert use("Grep", pattern="(a+)+$").content == "Ripgrep search timed out after 20 seconds"
+    return "(a+)+$"
+
+
+@pytest.mark.long  # it keeps a core busy for the 20 seconds
+def test_a_pattern_that_takes_for_ever_is_ended(use: Use, desk: Desk, endless: str) -> None:
+    assert use("Grep", pattern=endless).content == "Ripgrep search timed out after 20 seconds"
+    assert not list(desk.scratch.iterdir())
+
+
+def test_a_search_that_takes_for_ever_ends_with_the_session(use: Use, desk: Desk, endless: str) -> None:
     threading.Timer(1.0, desk.stop.set).start()
-    assert use("Grep", pattern="(a+)+$").is_error
+    assert use("Grep", pattern=endless).is_error
     assert not list(desk.scratch.iterdir())
 
 
