@@ -35,8 +35,10 @@ def context_pct(prompt_tokens: int, window: int) -> float:
 
 def total_tokens(usage: Usage) -> int | None:
     """All tokens of a session: the agent's own sum, or that of what it told if it is larger; None: it told nothing."""
-    told = [figure for figure in (usage.prompt_tokens, usage.completion_tokens) if figure is not None]
-    return max(usage.total_tokens or 0, sum(told)) if told else usage.total_tokens
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    if prompt is None and completion is None:
+        return usage.total_tokens
+    return max(usage.total_tokens or 0, (prompt or 0) + (completion or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +97,20 @@ class Meter:
 
         Only an estimate gives way: to the next cost that the agent names itself, and that may be less.
         """
-        tokens = total_tokens(usage)
-        told = Spend(
-            usage.cost_usd or 0.0,
-            tokens or 0,
-            costed=usage.cost_usd is not None,
-            counted=tokens is not None,
-            estimated=usage.cost_is_estimate is True,
-        )
+        tokens, cost, estimated = total_tokens(usage), usage.cost_usd, usage.cost_is_estimate is True
         session, named = self.session, self.named
-        if usage.cost_usd is not None and usage.cost_is_estimate is not True:
-            named = max(named, usage.cost_usd)
+        if cost is not None and not estimated:
+            named = max(named, cost)
             session = replace(session, cost_usd=named, estimated=False)
-        pct = self.context_pct if usage.context_pct is None else usage.context_pct
-        return Meter(self.before, session.at_least(told), pct, named)
+        # Written out: a stream has a usage with every message, and each is metered twice.
+        session = Spend(
+            max(session.cost_usd, cost or 0.0),
+            max(session.tokens, tokens or 0),
+            session.costed or cost is not None,
+            session.counted or tokens is not None,
+            session.estimated or estimated,
+        )
+        return Meter(self.before, session, self.context_pct if usage.context_pct is None else usage.context_pct, named)
 
     def next_session(self) -> "Meter":
         """Close the open session: its figures stand."""

@@ -86,6 +86,23 @@ class Usage:
     in_call: bool | None = None
     """True: the model has begun a message; False: it has ended it; None: not told."""
 
+    def estimated_at(self, dollars: float) -> "Usage":
+        """Return the same use with a cost that the agent has not named; written out, for every message has a usage."""
+        return Usage(
+            self.prompt_tokens,
+            self.completion_tokens,
+            self.total_tokens,
+            self.model,
+            self.cache_creation_tokens,
+            self.cache_read_tokens,
+            self.context_pct,
+            dollars,
+            True,
+            self.cache_creation_1h_tokens,
+            self.uncosted_tokens,
+            self.in_call,
+        )
+
 
 MOST_TOKENS = 10**12
 MOST_DOLLARS = 10**6

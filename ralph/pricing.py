@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,6 +106,7 @@ class Prices:
         return self.below.price(model) if price is None and self.below is not None else price
 
 
+@functools.lru_cache(maxsize=64)
 def canonical(model: str) -> str:
     """The name a model is listed under: without its date, and without the wish for a longer context."""
     return _DATE.sub("", model.removesuffix("[1m]"))
@@ -161,7 +162,7 @@ class Estimate:
                 self._since += self._charge_left_out(usage.uncosted_tokens)
         if self._since is None:
             return usage
-        return replace(usage, cost_usd=(self._named or 0.0) + self._since, cost_is_estimate=True)
+        return usage.estimated_at((self._named or 0.0) + self._since)
 
     def knows(self, model: str) -> bool:
         """Tell whether the model has a price."""
