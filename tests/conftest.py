@@ -21,7 +21,7 @@ from hypothesis import settings as hypothesis_settings
 
 from tests.support import tools  # looks at the real environment when it is imported: before the guard
 from tests.support.batches import Batch
-from tests.support.fork_server import Forks, fork_server
+from tests.support.fork_server import Forks
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
 from tests.support.outside import Bounds, watching_files
@@ -52,8 +52,8 @@ hypothesis_settings.load_profile("busy")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as there are cores: tests wait for processes and clocks for about half of their time."""
-    return 3 * (os.cpu_count() or 2) // 2
+    """Two for each core: tests wait for processes, disks and clocks for more than half of their time."""
+    return 2 * (os.cpu_count() or 2)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -174,9 +174,12 @@ def ralph(repo: Path, world: Path, bin_dir: Path, forks: Forks) -> Ralph:
 def forks(known_children: set[psutil.Process], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """A process that has ralph loaded and forks, for all tests."""
     elsewhere = world_env(tmp_path_factory.mktemp("forks"))
-    with fork_server({"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **elsewhere}) as server:
-        known_children.add(psutil.Process(server.pid))
-        yield server
+    started = Forks(
+        {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **elsewhere},
+        lambda pid: known_children.add(psutil.Process(pid)),
+    )
+    yield started
+    started.close()
 
 
 @pytest.fixture

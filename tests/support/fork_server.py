@@ -12,8 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -24,13 +23,19 @@ _AT_START = ("PYTHON", "LC_", "LANG")
 """How names of variables begin that a Python reads as it starts."""
 
 
-@dataclass(frozen=True, slots=True)
 class Forks:
-    """The tests' end of it: one process at a time."""
+    """The tests' end of it: one process at a time.
 
-    pid: int
-    _control: socket.socket
-    _env: Mapping[str, str]
+    A test that has a guardian of ralph's in its own process ends every child of that process, this server too (see
+    `sweep`). The next one that needs the server starts another.
+    """
+
+    def __init__(self, env: Mapping[str, str], started: Callable[[int], object]) -> None:
+        """Give the server this environment; `started` hears the pid of each one."""
+        self._env = dict(env)
+        self._started = started
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
 
     def suits(self, env: Mapping[str, str]) -> bool:
         """Tell whether a Python started with this environment would begin as this one has."""
@@ -41,30 +46,34 @@ class Forks:
     ) -> int:
         """Run `python -m module args…` on these streams; return the pid. Its exit code is to be waited for."""
         order = json.dumps({"module": module, "args": list(args), "cwd": str(cwd), "env": dict(env)}).encode()
-        self._control.settimeout(None)
-        socket.send_fds(self._control, [order], [stream.fileno() for stream in streams])
-        return int(self._control.recv(64))
+        control = self._connected()
+        control.settimeout(None)
+        socket.send_fds(control, [order], [stream.fileno() for stream in streams])
+        return int(control.recv(64))
 
     def wait(self, timeout: float) -> int:
         """Wait for the exit code of what was run last, as subprocess has it; TimeoutError if it does not come."""
-        self._control.settimeout(timeout)
-        return int(self._control.recv(64))
+        control = self._connected()
+        control.settimeout(timeout)
+        return int(control.recv(64))
 
+    def close(self) -> None:
+        """End the server."""
+        if self._control is not None:
+            self._control.close()
+        if self._server is not None:
+            self._server.terminate()  # a guardian that was forked since may hold our end of the socket
+            self._server.wait()
 
-@contextlib.contextmanager
-def fork_server(env: Mapping[str, str]) -> Generator[Forks]:
-    """Start one; it ends with the context, or when whoever started it is gone."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours:
-        with theirs:
-            server = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(theirs.fileno())], env=env, pass_fds=[theirs.fileno()]
-            )
-        try:
-            yield Forks(server.pid, ours, dict(env))
-        finally:
-            ours.close()
-            server.wait()
+    def _connected(self) -> socket.socket:
+        if self._control is None or self._server is None or self._server.poll() is not None:
+            self.close()
+            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                argv = [sys.executable, "-P", __file__, str(theirs.fileno())]
+                self._server = subprocess.Popen(argv, env=self._env, pass_fds=[theirs.fileno()])
+            self._started(self._server.pid)
+        return self._control
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ralph.process import Guardian
 from tests.support.fork_server import Forks
 from tests.support.ralph_process import Ralph
 
@@ -42,3 +43,10 @@ def test_what_a_python_reads_as_it_starts_takes_one_of_its_own(ralph_runs: Ralph
     assert not forks.suits({**ralph_runs.env, "PYTHONVERBOSE": "1"})
     assert not forks.suits({**ralph_runs.env, "LC_ALL": "C"})
     assert "import 'ralph" in ralph_runs("--version", env={"PYTHONVERBOSE": "1"}).stderr
+
+
+def test_a_server_that_was_swept_away_with_a_guardians_children_is_replaced(ralph_runs: Ralph) -> None:
+    first = ralph_runs("--version")
+    with Guardian() as guardian:
+        guardian.wake()
+    assert ralph_runs("--version") == first

@@ -9,6 +9,8 @@ from ralph import jsonline
 from ralph.tree.keptfiles import KeptFiles
 from ralph.tree.shelf import Shelf
 
+pytestmark = pytest.mark.long
+
 
 def test_what_was_recorded_is_recalled(tmp_path: Path) -> None:
     base = tmp_path / "base"

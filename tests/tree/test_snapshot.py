@@ -22,6 +22,8 @@ from ralph.gitrepo import open_repo
 from ralph.tree.snapshot import TreeSnapshot
 from tests.support.git_repos import commit_all, git, make_repo
 
+pytestmark = pytest.mark.long
+
 Content = tuple[int, bytes | str]
 
 
