@@ -86,6 +86,21 @@ class Usage:
     in_call: bool | None = None
     """True: the model has begun a message; False: it has ended it; None: not told."""
 
+    def replaces(self, earlier: "Usage") -> bool:
+        """Tell whether this usage says all that an earlier one of the same session did, and no cost was named there."""
+        return (
+            (
+                earlier.cost_usd is None
+                or (earlier.cost_is_estimate is True and (self.cost_usd or 0.0) >= earlier.cost_usd)
+            )
+            and (self.total_tokens or 0) >= (earlier.total_tokens or 0)
+            and (self.prompt_tokens or 0) >= (earlier.prompt_tokens or 0)
+            and (self.completion_tokens or 0) >= (earlier.completion_tokens or 0)
+            and (self.context_pct is not None or earlier.context_pct is None)
+            and self.in_call is None
+            and earlier.in_call is None
+        )
+
     def estimated_at(self, dollars: float) -> "Usage":
         """Return the same use with a cost that the agent has not named; written out, for every message has a usage."""
         return Usage(

@@ -232,6 +232,8 @@ class _Conversation:
     said_length: int = 0
     denials: dict[str, Denial] = field(default_factory=dict[str, Denial])
     unobserved: list[Event] = field(default_factory=list[Event])
+    last_usage: int | None = None
+    """The place of the latest usage in `unobserved`."""
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.kit.transcript())
@@ -322,18 +324,34 @@ class _Conversation:
     def _have_observed(self) -> None:
         if events := self.unobserved:
             self.unobserved = []
+            self.last_usage = None
             self.kit.observe(*events)
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
             if type(event) is Usage:
                 event = self.estimate(event)  # noqa: PLW2901 - what it costs belongs to it
-                within = self.request.allowance.exhausted(Used(self.meter.session, 0.0)) is None
+                allowance = self.request.allowance
+                within = not allowance.counts or allowance.exhausted(Used(self.meter.session, 0.0)) is None
                 self.calls.hear_usage(event, within=within)
                 self.meter = self.meter.metered(event)
+                self._forget_usage_before(event)
             self.unobserved.append(event)
             if type(event) in _TELLING:
                 self._react(event)
+
+    def _forget_usage_before(self, usage: Usage) -> None:
+        """Drop a usage that nobody has seen yet and that this one replaces: it says all the earlier one did.
+
+        In a fast stream a usage comes with every second line; to journal and show each takes as long as to read it.
+        """
+        place = self.last_usage
+        self.last_usage = len(self.unobserved)
+        if place is not None and place < len(self.unobserved):
+            earlier = self.unobserved[place]
+            if type(earlier) is Usage and usage.replaces(earlier):
+                del self.unobserved[place]
+                self.last_usage -= 1
 
     def _react(self, event: Event) -> None:
         match event:

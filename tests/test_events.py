@@ -159,3 +159,34 @@ def test_whatever_stands_in_a_field_is_read_or_refused(event: Event, data: st.Da
     except ValueError:
         return
     assert dataclasses.is_dataclass(read)
+
+
+@rows(
+    ("earlier", "later", "replaced"),
+    [
+        (
+            Usage(10, 1, 11, cost_usd=0.1, cost_is_estimate=True),
+            Usage(20, 2, 22, cost_usd=0.2, cost_is_estimate=True),
+            True,
+        ),
+        (Usage(10, 1, 11), Usage(20, 2, 22), True),
+        (Usage(10, 1, 11), Usage(20, 2, 22, cost_usd=0.2), True),
+        # a cost that the agent has named stands, whatever is estimated later
+        (Usage(10, 1, 11, cost_usd=0.1), Usage(20, 2, 22, cost_usd=0.2, cost_is_estimate=True), False),
+        # what was spent once stays spent
+        (
+            Usage(10, 1, 11, cost_usd=0.3, cost_is_estimate=True),
+            Usage(20, 2, 22, cost_usd=0.2, cost_is_estimate=True),
+            False,
+        ),
+        (Usage(30, 1, 31), Usage(20, 2, 22), False),
+        (Usage(10, 5, 15), Usage(20, 2, 22), False),
+        (Usage(10, 1, 40), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11, context_pct=5.0), Usage(20, 2, 22), False),
+        # that a message begins and ends is told in pieces, each of which counts
+        (Usage(10, 1, 11, in_call=True), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11), Usage(20, 2, 22, in_call=False), False),
+    ],
+)
+def test_a_usage_replaces_one_that_says_nothing_more(earlier: Usage, later: Usage, replaced: bool) -> None:
+    assert later.replaces(earlier) is replaced

@@ -11,6 +11,7 @@ from ralph.ui.sanitise import visible
 from ralph.ui.telling import COMMANDS, Detail, PlainTelling, Rule, Said
 
 _LABEL = 9
+_MARGIN = " " * (_LABEL + 2)
 
 
 class Lines(Protocol):
@@ -107,8 +108,8 @@ def _folded(line: str, width: int) -> list[str]:
 
 def _labelled(label: str, text: str) -> list[str]:
     first, *rest = visible(text).rstrip().expandtabs(4).splitlines() or [""]
-    margin = " " * (_LABEL + 2)
-    return [f"{visible(label):<{_LABEL}}  {first}".rstrip(), *(f"{margin}{line}".rstrip() for line in rest)]
+    line = f"{visible(label):<{_LABEL}}  {first}".rstrip()
+    return [line, *(f"{_MARGIN}{line}".rstrip() for line in rest)] if rest else [line]
 
 
 def json_screen(outlet: Lines) -> Callable[[Sequence[Event], str, bytes], None]:

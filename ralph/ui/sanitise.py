@@ -30,7 +30,9 @@ def flat(text: str) -> str:
 
 def one_line(text: str, most: int = 120) -> str:
     """Fold a text into one line of at most `most` characters."""
-    folded = " ".join(visible(text[: most * 8]).split())
+    folded = " ".join(visible(text[: most * 2]).split())
+    if len(folded) <= most and len(text) > most * 2:  # much of it is white space
+        folded = " ".join(visible(text[: most * 8]).split())
     return folded if len(folded) <= most else folded[: most - 1] + "…"
 
 

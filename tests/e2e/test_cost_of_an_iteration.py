@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.goals import write_goal
+from tests.support.goals import result, write_goal
 from tests.support.ralph_process import Ralph
 from tests.support.scripted_agent import ClaudeScript, hang, raw, summary, write
+from tests.support.tokens import Tokens
 
 _WITNESS = """
 import json, os, sys
@@ -91,6 +92,29 @@ def test_a_long_line_takes_at_most_three_times_its_size(repo: Path, ralph: Ralph
         assert _most_memory(running.pid) - before <= 3 * len(line)
         texts = [event["text"][:20] for event in running.events if event["type"] == "text"]
     assert any(text.startswith("x = größe") for text in texts), texts
+
+
+def test_usages_that_come_at_once_are_journaled_as_the_last_of_them(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    write_goal(repo)
+    messages = [
+        {
+            "id": f"m{number}",
+            "model": "claude-sonnet-4-5",
+            "usage": {"input_tokens": 10, "output_tokens": 1},
+            "content": [],
+        }
+        for number in range(60)
+    ]
+    lines = "".join(json.dumps({"type": "assistant", "message": message}) + "\n" for message in messages)
+    claude_script([raw(lines), summary("DONE")], tokens=Tokens(), cost=0.0)
+
+    done = ralph("run", "--no-check", "--json", "goal.md")
+
+    usages = [event["usage"] for event in done.events_of("usage")]
+    assert 60 * 11 <= usages[-1]["total_tokens"] == result(repo)["tokens"] <= 60 * 11 + 10  # with the verdict's message
+    assert len(usages) < 20
 
 
 def _most_memory(pid: int) -> int:
