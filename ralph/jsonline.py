@@ -21,6 +21,14 @@ def decode(text: str) -> object:
         return _decode_leniently(text)
 
 
+def decode_strictly(line: bytes) -> object:
+    """Parse one JSON text in UTF-8, without taking it for a `str` first; what only `decode` takes is `Malformed`."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise Malformed(str(error)) from error
+
+
 def _decode_leniently(text: str) -> object:
     """Take what Claude Code may write and orjson refuses: a lone surrogate, an integer beyond 64 bits, NaN."""
     try:

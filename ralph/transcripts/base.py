@@ -1,7 +1,7 @@
 """What every transcript offers."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ralph.events import Event
 
@@ -27,3 +27,10 @@ class Transcript(Protocol):
     def feed(self, line: str) -> list[Event]: ...
 
     def flush(self) -> list[Event]: ...
+
+
+@runtime_checkable
+class BytesTranscript(Transcript, Protocol):
+    """Reads lines as they come, too: what is JSON need not become a `str` to be parsed."""
+
+    def feed_bytes(self, line: bytes) -> list[Event]: ...

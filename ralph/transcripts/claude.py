@@ -62,6 +62,20 @@ class ClaudeTranscript:
             record = mapping(jsonline.decode(line))
         except jsonline.Malformed as fault:
             return unread(line, malformed=str(fault))
+        return self._record(record)
+
+    def feed_bytes(self, line: bytes) -> list[Event]:
+        try:
+            record = mapping(jsonline.decode_strictly(line))
+        except jsonline.Malformed:
+            return self.feed(line.decode("utf-8", "replace"))
+        return self._record(record)
+
+    def flush(self) -> list[Event]:
+        """Close the tools that the stream left open."""
+        return self._open_tools.close()
+
+    def _record(self, record: Mapping[str, object]) -> list[Event]:
         match record.get("type"):
             case "system":
                 return self._system(record)
@@ -77,10 +91,6 @@ class ClaudeTranscript:
                 return [_rate_limited(mapping(record.get("rate_limit_info")))]
             case unknown:
                 return [Meta({"ignored": named(unknown)})]
-
-    def flush(self) -> list[Event]:
-        """Close the tools that the stream left open."""
-        return self._open_tools.close()
 
     def _system(self, record: Mapping[str, object]) -> list[Event]:
         subtype = text(record.get("subtype"))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from ralph import jsonline
 from ralph.events import Event, Meta, Tag, Text
 from ralph.lines import Oversized
-from ralph.transcripts.base import Transcript
+from ralph.transcripts.base import BytesTranscript, Transcript
 
 _READ_WHOLE = 4 << 20
 """Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
@@ -19,6 +19,7 @@ class Reader:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
+        self._feed = transcript.feed_bytes if isinstance(transcript, BytesTranscript) else self._feed_text
 
     def hear(self, line: bytes | Oversized) -> list[Event]:
         if not isinstance(line, Oversized) and len(line) > _READ_WHOLE:
@@ -27,11 +28,14 @@ class Reader:
         if isinstance(line, Oversized):
             words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"
             return [Meta({"oversized_line": line.size}), Text(Tag.SYS, words)]
-        return self._transcript.feed(line.decode("utf-8", "replace"))
+        return self._feed(line)
 
     def close(self) -> list[Event]:
         """Take in that no more will come."""
         return self._transcript.flush()
+
+    def _feed_text(self, line: bytes) -> list[Event]:
+        return self._transcript.feed(line.decode("utf-8", "replace"))
 
 
 def events_in(lines: Iterable[bytes | Oversized], transcript: Transcript) -> Iterator[Event]:

@@ -8,12 +8,28 @@ from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.plain import PlainTranscript
 from ralph.transcripts.reader import Reader, events_in
 from ralph.transcripts.rtf1 import Rtf1Transcript
+from tests.transcripts.captures import captures_of, lines_of
 
 
 def test_whatever_the_bytes_they_are_heard() -> None:
     reader = Reader(PlainTranscript())
     assert reader.hear(b"caf\xc3\xa9") == [Text(Tag.AI, "café")]
     assert reader.hear(b"\xff\x00") == [Text(Tag.AI, "\ufffd\x00")]
+
+
+ODD = [
+    b"", b"  ", b"not json", b'{"type": "assistant", "message"', b"[1]", b'"text"', b"\xff{}", b"NaN",
+    b'{"type": "\xff"}',
+    b'{"type": "system", "subtype": "\\ud800"}', b'{"type": "result", "total_cost_usd": 1' + b"0" * 400 + b"}",
+    b'{"type": "assistant", "message": {"content": [{"type": "text", "text": "caf\xc3\xa9 \xf0\x9f\x99\x82"}]}}',
+]  # fmt: skip
+
+
+def test_a_line_says_the_same_as_bytes_and_as_text() -> None:
+    lines = [line.encode("utf-8", "surrogatepass") for path in captures_of("claude") for line in lines_of(path)]
+    by_bytes, by_text = ClaudeTranscript(), ClaudeTranscript()
+    for line in [*lines, *ODD]:
+        assert by_bytes.feed_bytes(line) == by_text.feed(line.decode("utf-8", "replace")), line
 
 
 def test_a_line_that_was_too_long_to_keep_is_noted() -> None:
