@@ -25,7 +25,7 @@ from tests.support.fork_server import Forks
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
 from tests.support.outside import Bounds, watching_files
-from tests.support.postgres import Postgres, postgres_server
+from tests.support.postgres import Postgres
 from tests.support.ralph_process import Ralph
 from tests.support.responses_api import ServeResponses
 from tests.support.scripted_agent import ClaudeScript
@@ -84,13 +84,21 @@ def known_children() -> set[psutil.Process]:
 
 
 @pytest.fixture(scope="session")
-def bounds(tmp_path_factory: pytest.TempPathFactory) -> Bounds:
+def open_directory() -> Iterator[Path]:
+    """A directory for programs that run as another account, which may not enter those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="ralph-tests-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="session")
+def bounds(tmp_path_factory: pytest.TempPathFactory, open_directory: Path) -> Bounds:
     """The directories that tests may write to, and the user's own that they may not even read."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     golden = [ROOT / "tests"] if "WRITE_GOLDEN" in os.environ else []
     return Bounds(
-        own=(shared, ROOT / ".hypothesis", ROOT / ".pytest_cache", *golden),
+        own=(shared, open_directory, ROOT / ".hypothesis", ROOT / ".pytest_cache", *golden),
         private=(HOME, Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"), Path("/etc/gitconfig")),
         public=(ROOT, tools.CACHE, *map(Path, (sys.prefix, sys.base_prefix, *sys.path))),
     )
@@ -195,11 +203,19 @@ def claude_script(bin_dir: Path) -> ClaudeScript:
 
 
 @pytest.fixture(scope="session")
-def postgres(known_children: set[psutil.Process]) -> Iterator[Postgres]:
+def postgres_server(open_directory: Path) -> Iterator[Postgres]:
+    server = Postgres(open_directory / "postgres")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgres(postgres_server: Postgres, known_children: set[psutil.Process]) -> Postgres:
     """A PostgreSQL server, one for all tests that ask for one; each makes a database of its own in it."""
-    with postgres_server() as server:
-        known_children.add(psutil.Process(server.pid))
-        yield server
+    if not postgres_server.is_running:  # not yet; or a guardian in the test process has swept it away
+        postgres_server.start()
+        known_children.add(psutil.Process(postgres_server.pid))
+    return postgres_server
 
 
 @pytest.fixture

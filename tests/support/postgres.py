@@ -6,9 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,12 +26,13 @@ class Postgres:
     """A server on loopback that can go away and come back."""
 
     def __init__(self, home: Path) -> None:
+        """Make a cluster in `home`, a new directory that every account can reach."""
         self._home = home
         self._account = _account()
         self._process: subprocess.Popen[Any] | None = None
         self._made = 0
         self.port = free_port()
-        home.chmod(0o755)
+        home.mkdir(mode=0o755)
         self._bin = _readable_binaries(home) if self._account else _installed() / "bin"
         self._data = home / "data"
         self._data.mkdir(mode=0o700)
@@ -46,6 +45,10 @@ class Postgres:
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         settings = {
@@ -88,18 +91,6 @@ class Postgres:
     def _run(self, argv: list[str]) -> None:
         done = subprocess.run(argv, cwd=self._home, capture_output=True, text=True, env={}, **self._account)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-@contextmanager
-def postgres_server() -> Iterator[Postgres]:
-    """Run a server; its files are in a directory of their own, since pytest's are closed to other accounts."""
-    with tempfile.TemporaryDirectory(prefix="ralph-postgres-") as home:
-        server = Postgres(Path(home))
-        server.start()
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 def _account() -> Mapping[str, Any]:
