@@ -391,18 +391,23 @@ class _UsageSoFar:
         prompt = _prompt(tokens)
         _, output, cache_creation, cache_read, for_an_hour = tokens
         stale = self._cost is not None and not costed and self._since_result != _NO_TOKENS
-        return Usage(
-            prompt_tokens=min(prompt, MOST_TOKENS),
-            completion_tokens=min(output, MOST_TOKENS),
-            total_tokens=min(prompt + output, MOST_TOKENS),
-            model=model or self._model or None,
-            cache_creation_tokens=min(cache_creation, MOST_TOKENS),
-            cache_read_tokens=min(cache_read, MOST_TOKENS),
-            context_pct=context_pct(self._context, self._window) if self._context else None,
-            cost_usd=self._cost,
-            cost_is_estimate=True if stale else None,
-            cache_creation_1h_tokens=min(for_an_hour, MOST_TOKENS) or None,
-            in_call=in_call,
+        if prompt + output > MOST_TOKENS:
+            prompt, output = min(prompt, MOST_TOKENS), min(output, MOST_TOKENS)
+            cache_creation, cache_read = min(cache_creation, MOST_TOKENS), min(cache_read, MOST_TOKENS)
+            for_an_hour = min(for_an_hour, MOST_TOKENS)
+        return Usage(  # by position: by keyword takes half as long again, and a stream has one with every message
+            prompt,
+            output,
+            min(prompt + output, MOST_TOKENS),
+            model or self._model or None,
+            cache_creation,
+            cache_read,
+            context_pct(self._context, self._window) if self._context else None,
+            self._cost,
+            True if stale else None,
+            for_an_hour or None,
+            None,
+            in_call,
         )
 
 
