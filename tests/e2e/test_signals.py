@@ -97,7 +97,7 @@ def test_a_result_that_was_accepted_before_ctrl_c_is_committed(
     with ralph.start("run", "goal.md", "--json") as running:
         running.wait_for("tool_end", 2)
         wait_until(lambda: raw_events(raw_logs(repo)[0])[-1]["type"] == "result", "the result")
-        running.wait_for("usage", 3)
+        running.wait_for("turn_ended")
         running.send(signal.SIGINT)
         done = running.wait()
 
