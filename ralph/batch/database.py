@@ -330,6 +330,6 @@ def _bring_up_to_date(connection: sa.Connection, url: sa.URL) -> None:
                 connection.exec_driver_sql(f"ALTER TABLE {GOALS.name} ADD COLUMN {added}")
         for index in GOALS.indexes:
             index.create(connection, checkfirst=True)
-        if connection.dialect.name == "postgresql":  # up to version 3 it had 32 bits there
-            connection.exec_driver_sql(f"ALTER TABLE {GOALS.name} ALTER COLUMN priority TYPE BIGINT")
+        # On PostgreSQL a priority had 32 bits up to version 3, and keeps them in such a queue: a new type for a column
+        # ends the worker of the older ralph that still serves it ("cached plan must not change result type").
         connection.execute(VERSIONS.update().values(version=VERSION))

@@ -64,6 +64,7 @@ class Lanes:
         try:
             if ours:
                 repository.merging_since = time.monotonic()
+                repository.remote_away = False  # of an outage that an earlier merge gave up on nothing is known now
             yield ours
         finally:
             if ours:

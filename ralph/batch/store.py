@@ -39,6 +39,7 @@ _MOST_NEWS, _PRUNED_AFTER = 5_000, 500
 _AT_ONCE = 500
 """Values that one query looks up: databases limit how many it may have."""
 _ID = re.compile(r"g?([1-9][0-9]{0,17})", re.ASCII)
+_LARGEST_ID = 2**31 - 1
 _Value = TypeVar("_Value", int, str)
 _WRITTEN_AS_JSON = ("after", "settings", "unmerged")
 
@@ -129,7 +130,7 @@ class Store:
         with self._look() as connection:
             numbers = {word: int(found[1]) for word in words if (found := _ID.fullmatch(word))}
             by_number = {goal.id: goal for goal in _numbered(connection, set(numbers.values()))}
-            named = [word for word in dict.fromkeys(words) if numbers.get(word) not in by_number]
+            named = [word for word in dict.fromkeys(words) if numbers.get(word) not in by_number and _is_text(word)]
             by_name: dict[str, list[BatchGoal]] = {}
             for some in _chunks(named):
                 for goal in _chosen(connection, GOALS.c.name.in_(some)):
@@ -430,7 +431,18 @@ def _chosen(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Ba
 
 
 def _numbered(connection: sa.Connection, numbers: Collection[int]) -> list[BatchGoal]:
-    return [goal for some in _chunks(numbers) for goal in _chosen(connection, GOALS.c.id.in_(some))]
+    """The goals of these numbers; one beyond 32 bits, which PostgreSQL would refuse to compare, is no goal's."""
+    possible = [number for number in numbers if number <= _LARGEST_ID]
+    return [goal for some in _chunks(possible) for goal in _chosen(connection, GOALS.c.id.in_(some))]
+
+
+def _is_text(word: str) -> bool:
+    """Tell whether a word of the command line is UTF-8, as every goal's name is; a database takes nothing else."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _chunks(values: Collection[_Value]) -> Iterator[list[_Value]]:

@@ -30,9 +30,10 @@ def flat(text: str) -> str:
 
 def one_line(text: str, most: int = 120) -> str:
     """Fold a text into one line of at most `most` characters."""
-    folded = " ".join(visible(text[: most * 2]).split())
-    if len(folded) <= most and len(text) > most * 2:  # much of it is white space
-        folded = " ".join(visible(text[: most * 8]).split())
+    start = text[: most * 2]
+    folded = " ".join(visible(start).split())
+    if len(text) > most * 2 and (len(folded) <= most or "\x1b" in start or "\x9b" in start):
+        folded = " ".join(visible(text[: most * 8]).split())  # much of it is white space, or a colour is cut in two
     return folded if len(folded) <= most else folded[: most - 1] + "…"
 
 

@@ -88,3 +88,8 @@ def test_plain_text_is_left_alone(text: str) -> None:
 def test_a_folded_text_says_that_it_goes_on() -> None:
     assert one_line("word " * 100, 12) == "word word w…"
     assert one_line(" a \n\n b ") == "a b"
+
+
+def test_a_colour_that_is_cut_in_two_leaves_nothing_in_one_line() -> None:
+    text = "done in 3 seconds" + " " * 22 + "\x1b[38;5;196m" + " " * 40 + "\x1b[0m"
+    assert one_line(text, 20) == "done in 3 seconds"
