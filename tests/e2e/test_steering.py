@@ -16,7 +16,7 @@ from ralph.steering import Act
 from tests.support import tools
 from tests.support.git_repos import commits, make_repo
 from tests.support.goals import result, run_directory, write_check, write_goal
-from tests.support.ralph_process import Finished, Ralph, RunningRalph
+from tests.support.ralph_process import Event, Finished, Ralph, RunningRalph
 from tests.support.scripted_agent import ClaudeScript, Step, run, summary, write
 from tests.support.waiting import wait_until
 
@@ -38,10 +38,14 @@ def held(gate: Path) -> Step:
 
 @contextmanager
 def in_session(ralph: Ralph, *args: str, cwd: Path | None = None) -> Iterator[RunningRalph]:
-    """A run whose first session is at its gate."""
+    """A run of which a session is at its gate: in a command, not in the tool that takes the verdict."""
     with ralph.start("run", "goal.md", "--json", *args, cwd=cwd) as running:
-        running.wait_for("tool_start")
+        wait_until(lambda: "Bash" in [event["tool"]["name"] for event in _calls(running)], "a session at its gate")
         yield running
+
+
+def _calls(running: RunningRalph) -> list[Event]:
+    return [event for event in running.events if event["type"] == "tool_start"]
 
 
 def fates(done: Finished) -> list[tuple[int, str]]:
