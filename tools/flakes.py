@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -106,8 +105,9 @@ def _run_pytest(arguments: Sequence[str], output: Path) -> Run:
 
 
 def _python() -> str:
-    """Return this Python if it has pytest, else the one of the environment that `make` builds."""
-    return sys.executable if find_spec("pytest") else str(_ROOT / ".venv" / "bin" / "python")
+    """Return the Python of the environment that `make` builds, else this one."""
+    built = _ROOT / ".venv" / "bin" / "python"
+    return str(built) if built.exists() else sys.executable
 
 
 def _failed_tests(report: Path) -> Iterator[str]:
