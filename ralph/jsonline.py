@@ -70,8 +70,8 @@ def encode(value: object) -> str:
 def encode_line(value: object) -> bytes:
     """Write one line of UTF-8 with its newline, for files and programs.
 
-    ASCII where the text holds what ends a line for some readers (U+2028), steers a terminal (C1) or reorders text, and
-    where UTF-8 cannot hold it (a lone surrogate). The rest stays as it is: to escape it takes 17 times as long.
+    ASCII where the text holds a character that `_is_unsafe` names, or that UTF-8 cannot hold (a lone surrogate). The
+    rest stays as it is: to escape it takes 17 times as long.
     """
     quick = _quick_line(value)
     if quick and (quick.isascii() or not _is_unsafe(quick)):
