@@ -16,6 +16,10 @@ Screen = Callable[[Sequence[Event], str, bytes], None]
 """Shows events of one moment, given also as the lines that were journaled."""
 
 
+_TELLING = frozenset({Usage, IterationStarted, SummaryStarted, SessionEnded})
+"""Events that the recorder itself takes note of; of the others, a busy agent sends thousands."""
+
+
 class Recorder:
     """Journals events (that must succeed), counts them, then shows them (that may fail).
 
@@ -34,6 +38,8 @@ class Recorder:
         at = timestamp(self._now())
         lines = self._log.write_events(events, at)
         for event in events:
+            if type(event) not in _TELLING:
+                continue
             if isinstance(event, Usage):
                 self.meter = self.meter.metered(event)
             elif isinstance(event, IterationStarted | SummaryStarted):

@@ -72,7 +72,8 @@ class Observer(Protocol):
 class Estimate(Protocol):
     """Knows what the tokens of one session cost, where the agent has not said it."""
 
-    def __call__(self, usage: Usage) -> Usage: ...
+    def hear(self, usage: Usage) -> None: ...
+    def priced(self, usage: Usage) -> Usage: ...
     def knows(self, model: str) -> bool: ...
 
 
@@ -223,6 +224,10 @@ class _Conversation:
     calls: Calls = field(default_factory=Calls)
     meter: Meter = field(default_factory=Meter)
     estimate: Estimate = field(init=False)
+    is_limited: bool = field(init=False)
+    """Its use must be known after every message."""
+    latest_use: Usage | None = None
+    """Heard, and not metered and observed yet: most likely the next one takes its place."""
     promise: Promise = field(default_factory=Promise)
     turn: TurnEnded | None = None
     quota: RateLimited | None = None
@@ -232,12 +237,11 @@ class _Conversation:
     said_length: int = 0
     denials: dict[str, Denial] = field(default_factory=dict[str, Denial])
     unobserved: list[Event] = field(default_factory=list[Event])
-    last_usage: int | None = None
-    """The place of the latest usage in `unobserved`."""
 
     def __post_init__(self) -> None:
         self.reader = Reader(self.kit.transcript())
         self.estimate = self.kit.estimate()
+        self.is_limited = self.request.allowance.counts
 
     def begin(self, process: Process, launch: Launch) -> None:
         """Talk to a process that has just been started."""
@@ -322,36 +326,42 @@ class _Conversation:
             self.said_length -= len(self.said.popleft())
 
     def _have_observed(self) -> None:
+        self._settle_use()
         if events := self.unobserved:
             self.unobserved = []
-            self.last_usage = None
             self.kit.observe(*events)
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
             if type(event) is Usage:
-                event = self.estimate(event)  # noqa: PLW2901 - what it costs belongs to it
-                allowance = self.request.allowance
-                within = not allowance.counts or allowance.exhausted(Used(self.meter.session, 0.0)) is None
-                self.calls.hear_usage(event, within=within)
-                self.meter = self.meter.metered(event)
-                self._forget_usage_before(event)
+                self._take_use(event)
+                continue
             self.unobserved.append(event)
             if type(event) in _TELLING:
                 self._react(event)
 
-    def _forget_usage_before(self, usage: Usage) -> None:
-        """Drop a usage that nobody has seen yet and that this one replaces: it says all the earlier one did.
+    def _take_use(self, usage: Usage) -> None:
+        """Take in a usage; one that came before it, was not observed yet, and says nothing more is dropped.
 
-        In a fast stream a usage comes with every second line; to journal and show each takes as long as to read it.
+        In a fast stream a usage comes with every second line: to price, meter, journal and show each took a third of
+        the time of the whole line.
         """
-        place = self.last_usage
-        self.last_usage = len(self.unobserved)
-        if place is not None and place < len(self.unobserved):
-            earlier = self.unobserved[place]
-            if type(earlier) is Usage and usage.replaces(earlier):
-                del self.unobserved[place]
-                self.last_usage -= 1
+        if self.latest_use is not None and not usage.replaces(self.latest_use):
+            self._settle_use()
+        allowance = self.request.allowance
+        within = not self.is_limited or allowance.exhausted(Used(self.meter.session, 0.0)) is None
+        self.estimate.hear(usage)
+        self.calls.hear_usage(usage, within=within)
+        self.latest_use = usage
+        if self.is_limited:
+            self.meter = self.meter.metered(self.estimate.priced(usage))
+
+    def _settle_use(self) -> None:
+        """Price, meter and pass on the latest usage."""
+        if self.latest_use is not None:
+            usage, self.latest_use = self.estimate.priced(self.latest_use), None
+            self.meter = self.meter.metered(usage)
+            self.unobserved.append(usage)
 
     def _react(self, event: Event) -> None:
         match event:

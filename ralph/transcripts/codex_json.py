@@ -162,7 +162,7 @@ class _UsageSoFar:
         self._thread = _NO_TOKENS
 
     def told(self, usage: Mapping[str, object]) -> list[Event]:
-        reported = tuple(self._figures.tokens(usage, name) for name in _NAMES)
+        reported = tuple(self._figures.tokens(usage.get(name), name) for name in _NAMES)
         self._thread = tuple(map(max, self._thread, reported))
         self._known = self._known or bool(usage)
         if not self._known:

@@ -16,8 +16,8 @@ class Figures:
         self._told: set[str] = set()
         self._faults: list[Event] = []
 
-    def tokens(self, holder: Mapping[str, object], name: str) -> int:
-        value = holder.get(name)
+    def tokens(self, value: object, name: str) -> int:
+        """Narrow the figure called `name` to a number of tokens."""
         if type(value) is int and 0 <= value <= MOST_TOKENS:  # a bool is no number
             return value
         if value is not None:
