@@ -17,7 +17,7 @@ from ralph.lines import LineSplitter, Oversized
 from ralph.quantities import timestamp
 from ralph.transcripts import TRANSCRIPTS, sniff
 from ralph.transcripts.reader import Reader
-from ralph.ui.console import Console
+from ralph.ui.console import Console, write_json
 from ralph.ui.outlet import Outlet
 
 _AUTO = "auto"
@@ -104,7 +104,7 @@ def _json(outlet: Outlet) -> _Show:
     def show(events: Sequence[Event]) -> None:
         at = timestamp(time.time())
         stamped = ({"seq": next(numbers), "at": at, **to_json(event)} for event in events)
-        outlet.write_bytes(b"".join(map(jsonline.encode_line, stamped)))
+        write_json(outlet, b"".join(map(jsonline.encode_line, stamped)))
 
     return show
 

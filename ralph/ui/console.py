@@ -7,7 +7,7 @@ from typing import Protocol
 from ralph.events import Event, Waiting
 from ralph.quantities import format_clock
 from ralph.ui.keys import WAKE_KEY
-from ralph.ui.sanitise import visible
+from ralph.ui.sanitise import visible, visible_json
 from ralph.ui.telling import COMMANDS, Detail, PlainTelling, Rule, Said
 
 _LABEL = 9
@@ -116,6 +116,12 @@ def json_screen(outlet: Lines) -> Callable[[Sequence[Event], str, bytes], None]:
     """A screen for programs: every event as the line that was journaled."""
 
     def show(_events: Sequence[Event], _at: str, lines: bytes) -> None:
-        outlet.write_bytes(lines)
+        write_json(outlet, lines)
 
     return show
+
+
+def write_json(outlet: Lines, lines: bytes) -> None:
+    """Write lines of JSON: to a program as they are, to a terminal without anything that could steer it."""
+    safe = lines if outlet.width is None else visible_json(lines.decode("utf-8", "replace")).encode()
+    outlet.write_bytes(safe)

@@ -23,6 +23,11 @@ def visible(text: str) -> str:
     return text if _ANY_HOSTILE.search(text) is None else _UNSEEN.sub(_escaped, text)
 
 
+def visible_json(text: str) -> str:
+    """JSON that says the same and holds nothing hostile: JSON has an escape for every character."""
+    return _ANY_HOSTILE.sub(_escaped_in_json, text)
+
+
 def flat(text: str) -> str:
     """The same of a text that stays in its line: also what would end that line is escaped."""
     return visible(text).replace("\n", "\\x0a").replace("\t", " ")
@@ -42,3 +47,8 @@ def _escaped(match: re.Match[str]) -> str:
         return ""
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escaped_in_json(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

@@ -1,5 +1,6 @@
 """The door to the terminal: no control character passes, plain text does."""
 
+import json
 import re
 import unicodedata
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.ui.sanitise import flat, one_line, visible
+from ralph.ui.sanitise import flat, one_line, visible, visible_json
 from tests.support.rows import rows
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -93,3 +94,12 @@ def test_a_folded_text_says_that_it_goes_on() -> None:
 def test_a_colour_that_is_cut_in_two_leaves_nothing_in_one_line() -> None:
     text = "done in 3 seconds" + " " * 22 + "\x1b[38;5;196m" + " " * 40 + "\x1b[0m"
     assert one_line(text, 20) == "done in 3 seconds"
+
+
+@rows("code", [ord(character) for character in BIDI + HIDDEN + "\x7f\x9b\u2028"])
+def test_json_for_a_terminal_says_the_same_without_what_steers_it(code: int) -> None:
+    line = json.dumps({"a": f"é{chr(code)}日"}, ensure_ascii=False)
+    shown = visible_json(line)
+    assert chr(code) not in shown
+    assert "é" in shown
+    assert json.loads(shown) == json.loads(line)

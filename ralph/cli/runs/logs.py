@@ -34,7 +34,7 @@ def logs(
     from ralph.cli.runs.queues import find, is_cut_off, whereabouts
     from ralph.cli.runs.runfile import event_in
     from ralph.errors import RalphError, UsageError
-    from ralph.ui.console import Console
+    from ralph.ui.console import Console, write_json
     from ralph.ui.outlet import Outlet
 
     place = whereabouts(db)
@@ -58,7 +58,7 @@ def logs(
         if (told := event_in(line)) is None:
             continue
         if as_json and isinstance(line, bytes):
-            outlet.write_bytes(line + b"\n")
+            write_json(outlet, line + b"\n")
         else:
             _draw(*told, console)
         if outlet.closed:

@@ -14,6 +14,7 @@ from ralph.cli.runs import documents, tables
 from ralph.cli.runs.queues import naming
 from ralph.quantities import timestamp
 from ralph.ui.columns import cut, padded
+from ralph.ui.console import write_json
 from ralph.ui.outlet import Outlet
 from ralph.ui.relay import Relay
 from ralph.ui.sanitise import visible
@@ -153,7 +154,7 @@ class Progress:
         self._outlet.finish()
 
     def _write_json(self, kind: str, fields: Mapping[str, object]) -> None:
-        self._outlet.write_bytes(jsonline.encode_line({"type": kind, **fields}))
+        write_json(self._outlet, jsonline.encode_line({"type": kind, **fields}))
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         self._is_apart = not lines[-1]
