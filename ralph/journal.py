@@ -202,9 +202,8 @@ class Journal:
     def write_events(self, events: Sequence[Event], at: str) -> bytes:
         """Number events of one moment and journal them, in one write; return the lines."""
         numbered = enumerate(events, self._seq + 1)
-        lines = [jsonline.encode_line({"seq": number, "at": at, **to_json(event)}) for number, event in numbered]
-        self._seq += len(lines)
-        data = b"".join(lines)
+        data = jsonline.encode_lines([{"seq": number, "at": at, **to_json(event)} for number, event in numbered])
+        self._seq += len(events)
         if self._events is not None:
             append_line(self._events, data)
         return data

@@ -79,6 +79,17 @@ def encode_line(value: object) -> bytes:
     return _ascii_line(value)
 
 
+def encode_lines(values: Sequence[object]) -> bytes:
+    """Write a line for each value; looking for what is unsafe in all of them at once."""
+    try:
+        quick = b"".join([orjson.dumps(value, str, orjson.OPT_APPEND_NEWLINE) for value in values])
+    except (orjson.JSONEncodeError, RecursionError):
+        quick = b""
+    if quick and (quick.isascii() or not _is_unsafe(quick)):
+        return quick
+    return b"".join(map(encode_line, values))
+
+
 def _is_unsafe(line: bytes) -> bool:
     """Tell whether UTF-8 has a C1 control, U+200B to U+200F, U+2028 to U+202E or U+2060 to U+206F.
 

@@ -278,6 +278,7 @@ class _Conversation:
 
     def close(self) -> None:
         self._take(self.reader.close())
+        self._settle_use()
         self._have_observed()
 
     def hear(self, lines: Sequence[bytes | Oversized]) -> None:
@@ -286,6 +287,7 @@ class _Conversation:
             self._take(self.reader.hear(line))
             if len(self.unobserved) >= _TOGETHER:
                 self._have_observed()
+        self._settle_use()
         self._have_observed()
 
     def evidence(self, watch: _Watch) -> Evidence:
@@ -326,7 +328,6 @@ class _Conversation:
             self.said_length -= len(self.said.popleft())
 
     def _have_observed(self) -> None:
-        self._settle_use()
         if events := self.unobserved:
             self.unobserved = []
             self.kit.observe(*events)
@@ -336,6 +337,8 @@ class _Conversation:
             if type(event) is Usage:
                 self._take_use(event)
                 continue
+            if type(event) is TurnEnded:
+                self._settle_use()  # a turn's use is told before its end
             self.unobserved.append(event)
             if type(event) in _TELLING:
                 self._react(event)

@@ -68,6 +68,11 @@ def test_a_line_says_the_same_as_its_ascii_form(value: object) -> None:
     assert json.dumps(json.loads(line)) == json.dumps(json.loads(jsonline.encode(value)))
 
 
+@given(st.lists(ANYTHING))
+def test_several_lines_are_what_each_would_be(several: list[object]) -> None:
+    assert jsonline.encode_lines(several) == b"".join(map(jsonline.encode_line, several))
+
+
 def test_text_in_any_script_is_written_as_it_is() -> None:
     value = {"a": "Größe „weiter“ — 日本語 🙂 € 50 °C « »"}
     assert jsonline.encode_line(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -103,8 +103,8 @@ def _json(outlet: Outlet) -> _Show:
 
     def show(events: Sequence[Event]) -> None:
         at = timestamp(time.time())
-        stamped = ({"seq": next(numbers), "at": at, **to_json(event)} for event in events)
-        write_json(outlet, b"".join(map(jsonline.encode_line, stamped)))
+        stamped = [{"seq": next(numbers), "at": at, **to_json(event)} for event in events]
+        write_json(outlet, jsonline.encode_lines(stamped))
 
     return show
 
