@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ralph import environ
 from ralph.errors import RepoError, UsageError
-from ralph.process import ask, run_to_end
+from ralph.process import ask, run_to_end, user_to_fork_for
 from ralph.searchpath import loading_outside, outside
 
 _GUARDS = (
@@ -138,6 +138,7 @@ def run_clone(parent: Path, *args: str) -> tuple[int, str, str]:
         strip_newline_in_stdout=False,
         env=settled,
         start_new_session=True,
+        user=user_to_fork_for(),
     )
 
 

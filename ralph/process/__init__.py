@@ -7,6 +7,7 @@ from ralph.process.guardian import Guardian, StartError
 from ralph.process.leash import LEASH, Leashed, heed_leash
 from ralph.process.others import is_running, running_in
 from ralph.process.signals import SIGINT, Signals, suspend
+from ralph.process.starting import user_to_fork_for
 
 __all__ = [
     "LEASH",
@@ -24,4 +25,5 @@ __all__ = [
     "run_to_end",
     "running_in",
     "suspend",
+    "user_to_fork_for",
 ]

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.process.starting import deaf_to_ctrl_z
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -23,10 +25,12 @@ def run_to_end(argv: Sequence[str], *, environment: Mapping[str, str], said: byt
 
     Raise the `OSError` of a program that cannot be started.
     """
-    with subprocess.Popen(
-        argv, env=environment, stdin=subprocess.DEVNULL if said is None else subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, start_new_session=True,
-    ) as program:  # fmt: skip
+    with deaf_to_ctrl_z():
+        program = subprocess.Popen(
+            argv, env=environment, stdin=subprocess.DEVNULL if said is None else subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+    with program:
         output, complaints = program.communicate(said)
     return program.returncode, output, complaints
 
@@ -34,10 +38,11 @@ def run_to_end(argv: Sequence[str], *, environment: Mapping[str, str], said: byt
 def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit: float) -> Reply:
     """Run a program to its end, without a guardian: for short ones of the user's own, such as `gh`."""
     try:
-        program = subprocess.Popen(
-            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
+        with deaf_to_ctrl_z():
+            program = subprocess.Popen(
+                argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, start_new_session=True,
+            )  # fmt: skip
     except OSError as error:
         return Reply(None, "", f"{argv[0]}: {error.strerror}")
     with program:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ralph.process.starting import deaf_to_ctrl_z
+
 _AT_ONCE = 4
 _SOON = 1.0
 """Seconds in which what was killed is gone."""
@@ -56,10 +58,11 @@ class Errands:
                 self.failed("there was no time left for it")
                 return
             try:
-                program = subprocess.Popen(
-                    self.argv, cwd=Path("/"), env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL, start_new_session=True,
-                )  # fmt: skip
+                with deaf_to_ctrl_z():
+                    program = subprocess.Popen(
+                        self.argv, cwd=Path("/"), env=self.environment, stdin=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+                    )  # fmt: skip
             except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
                 self.failed(f"it cannot be started: {getattr(error, 'strerror', None) or error}")
                 return

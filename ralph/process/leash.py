@@ -22,6 +22,7 @@ from ralph.errors import UsageError
 from ralph.files import open_to_append
 from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import StartError
+from ralph.process.starting import deaf_to_ctrl_z, hear_ctrl_z
 
 LEASH = "RALPH_LEASH"
 """The variable that tells a child to heed its leash; not for whom it starts itself."""
@@ -61,10 +62,11 @@ class Leashed:
         """Start `argv`, a ralph that heeds its leash, in a session of its own; what it complains of is appended."""
         with open_to_append(stderr_log) as complaints:
             try:
-                self._process = subprocess.Popen(
-                    argv, cwd=cwd, env={**environment, LEASH: _STDIN}, bufsize=0, start_new_session=True,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints,
-                )  # fmt: skip
+                with deaf_to_ctrl_z():
+                    self._process = subprocess.Popen(
+                        argv, cwd=cwd, env={**environment, LEASH: _STDIN}, bufsize=0, start_new_session=True,
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints,
+                    )  # fmt: skip
             except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
                 why = getattr(error, "strerror", None) or error
                 raise StartError(f"cannot start {argv[0]}: {why}") from error
@@ -182,6 +184,7 @@ def heed_leash(word: str) -> None:
         return
     if word != _STDIN or not stat.S_ISFIFO(os.fstat(0).st_mode):
         raise UsageError(f"{LEASH}={word}, but stdin is no leash", f"unset {LEASH}: ralph-runs alone sets it")
+    hear_ctrl_z()
     threading.Thread(target=_die_with_parent, name="leash", daemon=True).start()
 
 
