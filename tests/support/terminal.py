@@ -13,8 +13,9 @@ from typing import Self
 
 import pyte
 import pyte.modes
+import pytest
 
-from tests.support.waiting import PATIENCE, comes_true, kill_tree, wait_until
+from tests.support.waiting import PATIENCE, comes_true, kill_tree
 
 _ROWS = 24
 _BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
@@ -130,8 +131,9 @@ class InTerminal:
         return self.screen.text
 
     def shows(self, words: str, timeout: float = PATIENCE) -> None:
-        """Wait until the words can be seen."""
-        wait_until(lambda: any(words in row for row in self.rows), f"{words!r} on the screen", timeout)
+        """Wait until the words can be seen; fail the test, saying what can be seen instead, when they never are."""
+        if not comes_true(lambda: any(words in row for row in self.rows), timeout):
+            pytest.fail("\n".join([f"waited {timeout:g} s in vain: {words!r} on the screen:", *self.rows]))
 
     @property
     def echoes(self) -> bool:
