@@ -183,6 +183,16 @@ def test_whatever_stands_in_a_field_is_read_or_refused(event: Event, data: st.Da
         (Usage(10, 5, 15), Usage(20, 2, 22), False),
         (Usage(10, 1, 40), Usage(20, 2, 22), False),
         (Usage(10, 1, 11, context_pct=5.0), Usage(20, 2, 22), False),
+        # what is not told, be it nothing, hides nothing that was told
+        (Usage(0, 0, 0), Usage(), False),
+        (Usage(total_tokens=0), Usage(20, 2), False),
+        (Usage(cost_usd=0.0, cost_is_estimate=True), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11, model="m"), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11, cache_creation_tokens=0), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11, cache_read_tokens=0), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11, cache_creation_1h_tokens=0), Usage(20, 2, 22), False),
+        (Usage(10, 1, 11, uncosted_tokens=0), Usage(20, 2, 22), False),
+        (Usage(), Usage(20, 2, 22), True),
         # that a message begins and ends is told in pieces, each of which counts
         (Usage(10, 1, 11, in_call=True), Usage(20, 2, 22), False),
         (Usage(10, 1, 11), Usage(20, 2, 22, in_call=False), False),
