@@ -74,7 +74,7 @@ class QueueWorker:
         self._passed_on: dict[int, int] = {}
         """The last of all comments when those on each goal were passed on."""
         self._active: set[int] = set()
-        """The goals that were queued or running at the last turn."""
+        """The goals that were queued or running at the last turn, or when the work began."""
         self._asked_at = math.inf
         self._is_paused = False
         self._foretold_at = 0
@@ -83,6 +83,8 @@ class QueueWorker:
 
     def work(self) -> Worked:
         """Work until the queue is drained, the budget spent or a signal came."""
+        # Before anything goes on: what is taken up may have ended by the first turn, and its use counts.
+        self._active = {goal.id for goal in self._store.active() if goal.state in ACTIVE}
         if self._store.paused:
             self._put_back()
         self._take_up(self._engine.launch(self._pursue))

@@ -1,0 +1,79 @@
+"""A queue worker beside its engine: what it makes of what happens before its first turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ralph.batch.admission import Admission
+from ralph.batch.bulletin import Budget
+from ralph.batch.controls import Controls, Rules
+from ralph.batch.engine import Pursue, Record
+from ralph.batch.gate import Gate
+from ralph.batch.goals import BatchGoal, State, Submission
+from ralph.batch.kit import WorkerKit
+from ralph.batch.mirror import open_mirror
+from ralph.batch.news import News
+from ralph.batch.posting import Posting
+from ralph.batch.premises import premises
+from ralph.batch.purse import Purse
+from ralph.batch.repositories import Repositories
+from ralph.batch.store import Store, open_store
+from ralph.batch.worker import QueueWorker, WorkOrder
+from ralph.process import Signals
+
+
+@dataclass
+class EndsAtOnce:
+    """An engine that takes up what the last worker left, which has ended before anybody looks."""
+
+    store: Store
+    started: list[BatchGoal] = field(default_factory=list)
+
+    def launch(self, pursue: Pursue) -> set[str]:
+        for goal in self.store.goals():
+            self.store.move(goal, State.DONE, cost_usd=5.0, tokens=500)
+        return set()
+
+    def start(self, goal: BatchGoal, *, merge_only: bool) -> None:
+        self.started.append(goal)
+
+    def step(self, name: str, work: Callable[[], Record]) -> Record:
+        return work()
+
+
+def test_what_a_goal_uses_that_ends_before_the_first_turn_counts(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.sqlite'}")
+    assert store is not None
+    store.submit([Submission("cut-off", "Cut off", "text", "/goals/cut-off.md", str(tmp_path))], State.QUEUED)
+    store.move(store.goal(1), State.RUNNING, starts=1, attempts=1)
+    told: list[News] = []
+    controls = Controls(1, told.append)
+    order = WorkOrder(slots=1, until_drained=True, budget=Budget(cost_usd=1.0))
+    kit = WorkerKit(
+        store=store,
+        engine=EndsAtOnce(store),
+        premises=premises(tmp_path, store.queue_id),
+        repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
+        gate=Gate(time.time),
+        controls=controls,
+        rules=Rules({}),
+        purse=Purse(order.budget, store.goals()),
+    )
+    worker = QueueWorker(
+        order,
+        kit,
+        lambda *_: None,
+        admission=Admission(kit, "claude"),
+        posting=Posting(store, controls, kit.gate, 1, kit.purse),
+        signals=Signals(),
+        still_sole=lambda: True,
+    )
+
+    worked = worker.work()
+
+    assert worked.over == "--max-cost: $5.00 of $1.00 spent"
+    assert [news.text for news in told] == ["--max-cost: $5.00 of $1.00 spent: stopping; nothing is left to do"]
+    store.close()
