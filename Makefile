@@ -1,7 +1,8 @@
 # `make test` needs Python 3.11 or newer (with venv), git and make; everything else it fetches, pinned and hashed.
 PYTHON ?= python3
 VENV ?= .venv
-# No restarts: with groups, pytest-xdist 3.8 gives a test that killed its worker to the next one, eight times over.
+# loadgroup: no test is in a group, so each worker gets one test after the other; `load` begins with an eighth of all.
+# No restarts: pytest-xdist 3.8 then gives a test that killed its worker to the next one, eight times over.
 PYTEST_ARGS ?= -n auto --dist loadgroup --max-worker-restart=0
 
 LOCK := requirements/dev.txt
