@@ -13,6 +13,10 @@ _READ_WHOLE = 4 << 20
 _LONGEST_TEXT = 1 << 18
 """Bytes that are kept of each text in a longer line: the raw log has the rest."""
 
+_LONGEST_SHORTENED = 16 << 20
+_MOST_VALUES = 1 << 18
+"""What a longer line may still have of bytes and values then: a value takes a hundred bytes or more when it is read."""
+
 
 class Reader:
     """Takes in lines as they were read, whatever their bytes."""
@@ -24,7 +28,7 @@ class Reader:
     def hear(self, line: bytes | Oversized) -> list[Event]:
         if not isinstance(line, Oversized) and len(line) > _READ_WHOLE:
             size, line = len(line), jsonline.shortened(line, _LONGEST_TEXT)
-            line = line if len(line) <= _READ_WHOLE else Oversized(size)
+            line = line if _can_be_read(line) else Oversized(size)
         if isinstance(line, Oversized):
             words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"
             return [Meta({"oversized_line": line.size}), Text(Tag.SYS, words)]
@@ -36,6 +40,12 @@ class Reader:
 
     def _feed_text(self, line: bytes) -> list[Event]:
         return self._transcript.feed(line.decode("utf-8", "replace"))
+
+
+def _can_be_read(line: bytes) -> bool:
+    """Tell whether a line whose long texts are shortened fits into memory as values, of which commas tell the most."""
+    values = line.count(b",") + line.count(b"[") + line.count(b"{")
+    return len(line) <= _READ_WHOLE or (len(line) <= _LONGEST_SHORTENED and values <= _MOST_VALUES)
 
 
 def events_in(lines: Iterable[bytes | Oversized], transcript: Transcript) -> Iterator[Event]:

@@ -2,7 +2,7 @@
 
 import json
 
-from ralph.events import Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus
+from ralph.events import Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, TurnEnded, Usage
 from ralph.lines import LONGEST_LINE, Oversized, lines_in
 from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.plain import PlainTranscript
@@ -53,7 +53,34 @@ def test_a_line_of_four_mebibytes_is_heard_whole() -> None:
     assert Reader(PlainTranscript()).hear(b"x" * 2**22) == [Text(Tag.AI, "x" * 2**22)]
 
 
-def test_a_long_line_without_long_texts_is_noted() -> None:
+def test_a_long_line_of_short_texts_is_heard() -> None:
+    """A result must not be lost: it tells what the session has cost."""
+    denials = [
+        {"tool_name": "Bash", "tool_use_id": f"t{number}", "tool_input": {"command": "x" * 150}}
+        for number in range(40_000)
+    ]
+    result = {
+        "type": "result",
+        "subtype": "success",
+        "result": "Fine.",
+        "total_cost_usd": 1.25,
+        "permission_denials": denials,
+    }
+    line = json.dumps(result).encode()
+    assert 2**23 < len(line) < 2**24
+    events = Reader(ClaudeTranscript()).hear(line)
+    assert [event.cost_usd for event in events if isinstance(event, Usage)] == [1.25]
+    [turn] = [event for event in events if isinstance(event, TurnEnded)]
+    assert len(turn.denials) == 40_000
+
+
+def test_a_line_that_is_too_long_also_without_its_long_texts_is_noted() -> None:
+    line = json.dumps(["x" * 1030] * 2**14).encode()
+    assert Reader(ClaudeTranscript()).hear(line)[0] == Meta({"oversized_line": len(line)})
+
+
+def test_a_long_line_of_very_many_values_is_noted() -> None:
+    """Each of them would take many times its length in memory."""
     line = b"[" + b"1," * 2**21 + b"1]"
     assert Reader(ClaudeTranscript()).hear(line)[0] == Meta({"oversized_line": len(line)})
 
