@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -228,11 +229,11 @@ def test_a_reader_that_does_not_read_keeps_nobody_from_ending_the_run(
     claude_script([say("a word too many\n" * 20_000), summary("one")], [hang()])
     reader, writer = os.pipe()
     with _ralph(ralph, *flags, stdout=writer) as process:
-        os.close(writer)
         wait_until(lambda: b"a word too many" in os.read(reader, 65536), "it has begun to talk")
-        time.sleep(1)  # the pipe is full again
+        wait_until(lambda: not select.select([], [writer], [], 0)[1], "the pipe is full again")
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 143
+    os.close(writer)
     os.close(reader)
     assert result(repo)["exit_code"] == 143
 
