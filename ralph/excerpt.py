@@ -38,6 +38,7 @@ def both_ends(text: str, most: int) -> str:
 
 def fenced(text: str) -> str:
     """Quote a text so that nothing in it can close the quote."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = "```"
+    if fence in text:
+        fence = "`" * (1 + max(len(run) for run in re.findall(r"`+", text)))
     return f"{fence}text\n{text.rstrip()}\n{fence}"

@@ -23,8 +23,9 @@ def named_in_faults(path: Path) -> Generator[None]:
 def make_private_directory(path: Path) -> None:
     """Make a directory, and those above it, that only the user can enter."""
     with named_in_faults(path):
-        if not path.parent.exists():
-            make_private_directory(path.parent)
+        if path.is_dir():
+            return
+        make_private_directory(path.parent)
         path.mkdir(mode=0o700, exist_ok=True)
 
 
@@ -34,9 +35,8 @@ def replace_file(path: Path, content: str | bytes, mode: int = 0o600, *, durable
     with named_in_faults(path):
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
-                file.flush()
+            with os.fdopen(descriptor, "wb", buffering=0) as file:
+                write_all(file, content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
                 if durable:
                     os.fsync(file.fileno())
             temporary.replace(path)

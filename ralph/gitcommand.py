@@ -7,6 +7,7 @@ Only clones go through GitPython: importing it takes 98 ms, and its wrapper doub
 import functools
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -119,7 +120,7 @@ def _run_once(
         reply = ask(argv, cwd=Path("/"), environment=environment, limit=limit)
         return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
     try:
-        status, output, complaints = run_to_end(argv, environment=environment, said=said)
+        status, output, complaints = run_to_end([_program(root), *argv[1:]], environment=environment, said=said)
     except FileNotFoundError as error:
         raise UsageError("git was not found", "install git, and see that it is on PATH") from error
     return status, _decoded(output), _decoded(complaints)
@@ -146,8 +147,14 @@ def _guarded(root: Path, args: Sequence[str]) -> list[str]:
     return ["git", "-C", str(root), *_GUARDS, *args]
 
 
-def _settled(root: Path) -> dict[str, str]:
+def _settled(root: Path) -> Mapping[str, str]:
     return {**_ENVIRONMENT, **_found(root)}
+
+
+@functools.cache
+def _program(root: Path) -> str:
+    """Git by its path, so that it is not looked for in folder after folder each time; by its name where it is not."""
+    return shutil.which("git", path=_found(root)["PATH"]) or "git"
 
 
 def _decoded(output: bytes) -> str:

@@ -68,14 +68,14 @@ class Repo:
     def _loose_tip(self) -> str | None:
         """What the current branch's own file says, which spares a git command each time; None if it has none."""
         with contextlib.suppress(OSError):
-            tip = (self.git_dir / "refs" / "heads" / self.branch()).read_text("ascii", "replace").strip()
+            tip = (self.git_dir / "refs" / "heads" / self.branch()).read_bytes().decode("ascii", "replace").strip()
             return tip if re.fullmatch(r"[0-9a-f]{40,64}", tip) else None
         return None
 
     def branch(self) -> str:
         """The current branch; empty when HEAD is detached."""
         try:
-            head = (self.git_dir / "HEAD").read_text("utf-8", "replace").strip()
+            head = (self.git_dir / "HEAD").read_bytes().decode("utf-8", "replace").strip()
         except OSError as error:
             raise RepoError(f"{self.root} is no git repository any more: {error.strerror}") from error
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
@@ -235,10 +235,20 @@ class Repo:
     def operation_in_progress(self) -> str:
         """Name the merge, rebase or the like that is not finished, if there is one: the one around others first."""
         marks = {
-            "rebase-merge": "rebase", "rebase-apply/applying": "am", "rebase-apply": "rebase", "MERGE_HEAD": "merge",
+            "rebase-merge": "rebase", "rebase-apply": "rebase", "MERGE_HEAD": "merge",
             "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert", "sequencer": "cherry-pick",
         }  # fmt: skip
-        return next((name for mark, name in marks.items() if (self.git_dir / mark).exists()), "")
+        present = self._entries()
+        first = next((mark for mark in marks if mark in present), "")
+        if first == "rebase-apply" and (self.git_dir / first / "applying").exists():
+            return "am"
+        return marks.get(first, "")
+
+    def _entries(self) -> frozenset[str]:
+        """What lies in the git directory, looked up in one go."""
+        with contextlib.suppress(OSError):
+            return frozenset(os.listdir(self.git_dir))  # noqa: PTH208 - names are enough
+        return frozenset()
 
     def operation_branch(self) -> str:
         """The branch that the operation in progress is about: a rebase works beside it, on a detached HEAD."""
@@ -277,7 +287,9 @@ class Repo:
         `patience` is how many seconds such a git is given to end.
         """
         deadline = time.monotonic() + patience
-        names = ["index.lock", "HEAD.lock", "packed-refs.lock", f"refs/heads/{self.branch()}.lock"]
+        own = ("index.lock", "HEAD.lock", "packed-refs.lock")
+        present = self._entries()
+        names = [*(name for name in own if name in present), f"refs/heads/{self.branch()}.lock"]
         cleared: list[str] = []
         for name in names:
             lock = self.git_dir / name

@@ -171,6 +171,7 @@ def _codebase_map(root: Path) -> str:
         return ""
 
 
+@functools.cache
 def _shipped() -> Path:
     """The templates of the wheel, else those of the checkout."""
     packaged = Path(__file__).parent / "_prompts"

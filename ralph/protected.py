@@ -4,6 +4,7 @@ The version that rules is held in memory while ralph runs; the copy on disk is f
 """
 
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,13 +100,17 @@ def stored(folder: Path) -> Snapshot | None:
 
 def _read(path: Path) -> Entry:
     with named_in_faults(path):
-        if path.is_symlink():
+        try:
+            mode = path.lstat().st_mode  # one look at each, after every session
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if stat.S_ISLNK(mode):
             return Link(str(path.readlink()))
-        if path.is_file():
-            return File(path.read_bytes(), bool(path.stat().st_mode & 0o111))
-        if path.is_dir():
+        if stat.S_ISREG(mode):
+            return File(path.read_bytes(), bool(mode & 0o111))
+        if stat.S_ISDIR(mode):
             return {entry.name: _read(entry) for entry in path.iterdir()}
-        return Special() if path.exists() else None
+        return Special()
 
 
 def _write(path: Path, entry: Entry) -> None:

@@ -1,6 +1,7 @@
 """`.ralph/state`, `.ralph/logs`, `.ralph/runs`: what people and tools may look at. Written, never read back."""
 
 import contextlib
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,10 +50,11 @@ class Windows:
                 replace_file(self._own / "state" / name, jsonline.encode(document) + "\n", mode=0o644, durable=False)
 
     def _directory(self, path: Path) -> bool:
-        if path.is_symlink():
-            return False
-        path.mkdir(exist_ok=True)
-        return True
+        try:
+            return stat.S_ISDIR(path.lstat().st_mode)
+        except FileNotFoundError:
+            path.mkdir()
+            return True
 
 
 def _link(path: Path, target: Path) -> None:

@@ -72,7 +72,11 @@ def test_a_new_start_counts_anew() -> None:
         ("  Still  RED\n", "still red"),
         ("Iteration 7: nothing", "iteration 8: nothing"),
         ("Attempt 7: same failure", "attempt #8: same failure"),
+        ("Try 7: same failure", "try 8: same failure"),
+        ("Session 7: same failure", "session 8: same failure"),
+        ("Round 7: same failure", "round 8: same failure"),
         ("the 3rd try failed", "the 4th try failed"),
+        ("PID 812 was killed", "pid=97 was killed"),
         ("cannot open /tmp/tmpab12/x", "cannot open /tmp/tmpcd34/x"),
     ],
 )

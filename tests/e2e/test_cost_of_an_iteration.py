@@ -20,7 +20,7 @@ if os.path.basename(sys.orig_argv[-1]) == "goal.md":
     deeds = os.open({deeds!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(event, details):
-        if event == "subprocess.Popen" and details[1][0] == "git":
+        if event == "subprocess.Popen" and os.path.basename(details[1][0]) == "git":
             os.write(deeds, (json.dumps([str(word) for word in details[1]]) + "\\n").encode())
         elif event == "os.rename":
             os.write(deeds, (json.dumps(["replace", str(details[1])]) + "\\n").encode())
