@@ -242,10 +242,11 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> R
     message = commit_message(goal=run.goal, run=run.id, iteration=number, answer=answer, spend=run.spend)
     committed = kit.commit(message)
     iteration = Iteration(number, timestamp(kit.patience.now()), answer.summary, committed.sha, answer.verdict)
-    kit.record(iteration)
     run = run.after(iteration).noted(*notes)
     if run.unchecked_claim is None:
         run = _take_stock(run, answer, kit)
+    # Side by side: between the two an iteration would count that the saved notes and check do not know of.
+    kit.record(iteration)
     kit.save(run)
     for path in committed.left_out:
         kit.observe(Text(Tag.SYS, f"left out of the commit, since it looks like a secret: {path}"))

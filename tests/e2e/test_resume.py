@@ -540,6 +540,24 @@ def test_a_lock_that_a_living_git_holds_is_respected(
         user.wait()
 
 
+def test_a_kill_while_stock_is_taken_leaves_no_note_of_an_earlier_session(
+    repo: Path, bin_dir: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    """The third iteration is committed; that it says what the first one did has ralph ask git whether it moves."""
+    wrapper, real = bin_dir / "git", shutil.which("git")
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *cat-file*) rm -f "$0"; kill -9 $PPID ;; esac\nexec {real} "$@"\n')
+    wrapper.chmod(0o755)
+    meddles = [run("mkdir -p .ralph; echo true > .ralph/check"), summary("changed the judge")]
+    agent = claude_script([summary("looked around")], meddles, [summary("looked around")], [summary("DONE")])
+    assert ralph("run", "--no-check", "goal.md").exit_code == -signal.SIGKILL
+
+    done = _when_free(ralph, "--no-check")
+
+    assert done.exit_code == 0, done
+    assert [number for _, number in iterations(repo)] == ["1", "2", "3", "4"]
+    assert ["that was undone" in prompt for prompt in agent.heard] == [False, False, True, False]
+
+
 @pytest.fixture
 def committing(repo: Path, world: Path, claude_script: ClaudeScript) -> Path:
     """A file that is there once the commit of the first iteration has begun; it ends when there is a file `go`."""
