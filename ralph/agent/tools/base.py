@@ -4,7 +4,6 @@ Wordings and shapes here and in the tools are those of Claude Code 2.1.325 unles
 harness or a model has learnt to read there, it reads here.
 """
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -133,6 +132,8 @@ class Desk:
 
 
 def _look_at(path: Path, *, whole: bool) -> Seen | None:
+    import hashlib  # OpenSSL, which no start waits for: only who has read a file needs it
+
     try:
         status = path.stat()
         content = path.read_bytes() if status.st_size <= _DIGESTED else b""

@@ -1,6 +1,5 @@
 """The difference between two texts, in the hunks that an Edit's or Write's event carries."""
 
-import difflib
 import re
 
 _CONTEXT = 3
@@ -44,6 +43,8 @@ def _changes(old: list[str], new: list[str]) -> list[_Change]:
         return []
     if max(len(old_middle), len(new_middle)) > _COMPARED:
         return [(head, len(old) - tail, head, len(new) - tail)]
+    import difflib  # no start waits for it
+
     codes = difflib.SequenceMatcher(None, old_middle, new_middle, autojunk=False).get_opcodes()
     return [(head + a, head + b, head + c, head + d) for tag, a, b, c, d in codes if tag != "equal"]
 
