@@ -24,6 +24,11 @@ class Handover(Generic[T]):
         """Held while nothing has come since somebody looked; a bare lock, for its `release` cannot interrupt itself."""
         self._news.acquire()
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits to be taken."""
+        return bool(self._things)
+
     def put(self, thing: T) -> None:
         """Hand something over; a signal handler may."""
         self._things.append(thing)

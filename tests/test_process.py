@@ -64,6 +64,14 @@ def test_lines_are_read_and_logged_byte_by_byte(tmp_path: Path) -> None:
     assert (tmp_path / "stdout.log").stat().st_mode & 0o777 == 0o600
 
 
+def test_who_writes_faster_than_anyone_reads_is_not_idle(tmp_path: Path) -> None:
+    with start(tmp_path, f"exec yes {'x' * 4000}") as child:
+        wait_until(lambda: child.read(0.1), "the first lines")
+        time.sleep(0.5)  # no room is left, neither here nor in the pipe
+        assert child.idle_seconds < 0.1
+        child.kill()
+
+
 def test_stderr_goes_to_a_log_of_its_own_and_its_tail_is_kept(tmp_path: Path) -> None:
     with start(tmp_path, "echo out; yes error | head -c 60000 >&2; echo last >&2") as child:
         assert read_out(child) == [b"out"]
@@ -219,7 +227,7 @@ def test_leaving_ends_the_child_whatever_happened(tmp_path: Path) -> None:
 
 
 def test_a_stream_of_many_lines_that_nobody_reads_does_not_hang_the_end(tmp_path: Path) -> None:
-    with start(tmp_path, "exec yes") as child:
+    with start(tmp_path, f"exec yes {'x' * 4000}") as child:
         wait_until(lambda: (tmp_path / "stdout.log").stat().st_size > 20_000, "a lot of output")
     assert child.exit_code == -signal.SIGKILL
 

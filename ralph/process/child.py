@@ -115,9 +115,9 @@ class Child:
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the child last wrote anything."""
+        """Seconds since the child last wrote anything; none while what it wrote waits to be read."""
         self._notice_suspension()
-        return time.monotonic() - self._last_byte
+        return 0.0 if self._inbox.has_news else time.monotonic() - self._last_byte
 
     @property
     def stderr_tail(self) -> str:
