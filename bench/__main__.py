@@ -34,7 +34,10 @@ def main() -> int:
     chosen = {name: SECTIONS[name] for name in options.only or SECTIONS}
     try:
         if options.short:
-            return judge([section for section in chosen.values() if section.has_ratios])
+            judged = [section for section in chosen.values() if section.has_ratios]
+            if not judged:
+                parser.error("--short judges ratios, and there are none in the chosen sections")
+            return judge(judged)
         if options.quick or options.only:
             return _show(list(chosen.values()), options.quick)
         return _write()
@@ -59,9 +62,15 @@ def _write() -> int:
 
 
 def judge(sections: Sequence[Section]) -> int:
-    """Measure briefly; fail if a ratio is far off its target in every try."""
+    """Measure briefly; fail if a ratio is far off its target in every try.
+
+    Where everything must be real, nothing is measured without the peer: most targets are ratios to it.
+    """
+    peers = Peers(os.environ)
+    if os.environ.get("RALPH_REQUIRE_REAL") == "1" and isinstance(peers.sdk, Unmeasurable):
+        raise peers.sdk
     failed: list[Figure] = []
-    with arena(RALPH, Peers(os.environ)) as place:
+    with arena(RALPH, peers) as place:
         for section in sections:
             failed += far_off(lambda section=section: _figures(place, section))
     for figure in failed:

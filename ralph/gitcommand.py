@@ -123,6 +123,8 @@ def _run_once(
         status, output, complaints = run_to_end([_program(root), *argv[1:]], environment=environment, said=said)
     except FileNotFoundError as error:
         raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+    except OSError as error:
+        raise UsageError(f"git cannot be started: {error.strerror}", "see which git is on PATH, and run it") from error
     return status, _decoded(output), _decoded(complaints)
 
 

@@ -288,8 +288,8 @@ class Repo:
         """
         deadline = time.monotonic() + patience
         own = ("index.lock", "HEAD.lock", "packed-refs.lock")
-        present = self._entries()
-        names = [*(name for name in own if name in present), f"refs/heads/{self.branch()}.lock"]
+        # With one there, all are looked for: a git that still works may make the next while its end is waited for.
+        names = [*(own if self._entries().intersection(own) else ()), f"refs/heads/{self.branch()}.lock"]
         cleared: list[str] = []
         for name in names:
             lock = self.git_dir / name

@@ -68,7 +68,7 @@ def encode(value: object) -> str:
 
 
 def encode_line(value: object) -> bytes:
-    """Write one line of UTF-8 with its newline, for files and programs; a terminal gets it by `ui.console.write_json`.
+    """Write one line of UTF-8 with its newline, for files and programs; `ui.console` has more for a terminal.
 
     ASCII where the text holds a character that `_is_unsafe` names, or that UTF-8 cannot hold (a lone surrogate). The
     rest stays as it is: to escape it takes 17 times as long.

@@ -130,7 +130,7 @@ class Estimate:
     """
 
     def __init__(self, prices: Prices, model: str, *, by_message: bool) -> None:
-        self._price_of = functools.cache(prices.price)
+        self._price_of = functools.lru_cache(maxsize=64)(prices.price)  # the names are the agent's
         self._model = model
         self._by_message = by_message
         self._named: float | None = None
@@ -166,7 +166,8 @@ class Estimate:
         price = self._price_of(usage.model or self._model)
         most = None if price is None or price.long is None else price.longest
         grown = (usage.prompt_tokens or 0) - self._counted_prompt
-        return usage.model == self._waiting[-1].model and (most is None or grown <= most)
+        is_short = most is None or (grown <= most and self._prompt <= most)  # more output of a long one may wait, too
+        return usage.model == self._waiting[-1].model and is_short
 
     def _charge_waiting(self) -> None:
         for usage in self._waiting:

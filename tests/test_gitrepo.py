@@ -747,3 +747,18 @@ def test_a_fault_names_what_git_was_to_do_whatever_came_before_it(tmp_path: Path
     asked = ("-c", "core.bare=true", "-C", "/some/where", "--git-dir=/x", "read-tree", "-m", "main")
     with pytest.raises(RepoError, match=r"^git read-tree failed in .*: fatal: no$"):
         succeeded(tmp_path, asked, (128, "", "fatal: no"))
+
+
+def test_a_lock_that_a_git_makes_while_its_end_is_waited_for_is_cleared_as_well(repo: Path) -> None:
+    program = repo / "git"
+    program.symlink_to("/bin/sleep")
+    (repo / ".git" / "index.lock").touch()
+    with subprocess.Popen([program, "600"], cwd=repo) as git:
+
+        def pause(_: float) -> None:
+            (repo / ".git" / "HEAD.lock").touch()
+            git.kill()
+            git.wait()
+
+        assert open_repo(repo).clear_stale_locks(60, pause) == ["index.lock", "HEAD.lock"]
+    assert not list((repo / ".git").glob("*.lock"))

@@ -240,6 +240,16 @@ def test_what_is_asked_for_only_now_and_then_is_charged_as_if_after_every_messag
     assert later(cut).cost_usd == pytest.approx(at_once(cut).cost_usd)
 
 
+def test_more_output_of_a_long_message_is_charged_as_long_though_short_ones_follow_at_once() -> None:
+    told = [Usage(1500, 1), Usage(1500, 50), Usage(1600, 51), Usage(1700, 52)]
+    told = [replace(usage, model="gpt-5.1") for usage in told]
+    at_once, later = estimate("", by_message=True), estimate("", by_message=True)
+    charged = [at_once(usage) for usage in told]
+    for usage in told:
+        later.hear(usage)
+    assert later.priced(told[-1]).cost_usd == pytest.approx(charged[-1].cost_usd)
+
+
 USES = st.builds(
     Usage,
     prompt_tokens=st.integers(0, 10**6),

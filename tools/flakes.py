@@ -30,6 +30,8 @@ _BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    su
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
 """Exit codes of pytest; with any other, it did not run the tests."""
 
+_MISUSED = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -42,12 +44,16 @@ class Run:
 def main() -> int:
     options = _parse(sys.argv[1:])
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-    output: Path = options.output / f"{now}-{os.getpid()}"
-    output.mkdir(parents=True)
+    output: Path = options.output.absolute() / f"{now}-{os.getpid()}"
+    try:
+        output.mkdir(parents=True)
+    except OSError as error:
+        print(f"error: --output {options.output}: {error.strerror}", file=sys.stderr)
+        return _MISUSED
     runs: list[Run] = []
     with _busy(options.busy):
         for number in range(1, options.runs + 1):
-            run = _run_pytest(options.pytest or _EVERYTHING, output / f"run-{number}")
+            run = _run_pytest(options.pytest, output / f"run-{number}")
             runs.append(run)
             print(f"run {number} of {options.runs}: {_outcome(run)}", flush=True)
             if run.exit_code not in (_PASSED, _FAILED):
@@ -55,7 +61,7 @@ def main() -> int:
     _report(runs, output)
     if runs[-1].exit_code not in (_PASSED, _FAILED):
         return 128 + signal.SIGINT if runs[-1].exit_code == _INTERRUPTED else runs[-1].exit_code
-    return _FAILED if any(run.failed for run in runs) else _PASSED
+    return _FAILED if any(run.exit_code == _FAILED for run in runs) else _PASSED
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -86,12 +92,14 @@ def _busy(count: int) -> Iterator[None]:
             process.wait()
 
 
-def _run_pytest(arguments: Sequence[str], output: Path) -> Run:
-    """Run pytest once; keep what it prints and its report if it did not pass."""
+def _run_pytest(asked: Sequence[str], output: Path) -> Run:
+    """Run pytest once, on everything if nothing is asked for; keep what it prints and its report if it did not pass."""
+    arguments, place = (asked, None) if asked else (_EVERYTHING, _ROOT)
     text, xml = output.with_suffix(".txt"), output.with_suffix(".xml")
     report = [f"--junitxml={xml}", "-o", "junit_family=xunit1"]  # the newer family does not name the file of a test
     with text.open("wb") as stdout:
-        process = subprocess.Popen([_python(), "-m", "pytest", *report, *arguments], stdout=stdout, stderr=stdout)
+        argv = [_python(), "-m", "pytest", *report, *arguments]
+        process = subprocess.Popen(argv, cwd=place, stdout=stdout, stderr=stdout)
         try:
             exit_code = process.wait()
         except KeyboardInterrupt:  # the terminal told pytest as well, which ends what its tests have started
@@ -100,7 +108,7 @@ def _run_pytest(arguments: Sequence[str], output: Path) -> Run:
     failed = frozenset(_failed_tests(xml)) if xml.exists() else frozenset[str]()
     if exit_code == _PASSED:
         text.unlink()
-        xml.unlink()
+        xml.unlink(missing_ok=True)
     return Run(exit_code, failed)
 
 

@@ -123,5 +123,5 @@ def json_screen(outlet: Lines) -> Callable[[Sequence[Event], str, bytes], None]:
 
 def write_json(outlet: Lines, lines: bytes) -> None:
     """Write lines of JSON: to a program as they are, to a terminal without anything that could steer it."""
-    safe = lines if outlet.width is None else visible_json(lines.decode("utf-8", "replace")).encode()
-    outlet.write_bytes(safe)
+    is_terminal = outlet.width is not None
+    outlet.write_bytes(visible_json(lines.decode("utf-8", "replace")).encode("ascii") if is_terminal else lines)

@@ -15,6 +15,7 @@ _COLOUR = "(?:\x1b\\[|\x9b)[0-9;:]*m"
 # Both at once: what is left when a colour is out is no sequence that anybody wrote, and stays what it is.
 _UNSEEN = re.compile(f"{_COLOUR}|{_HOSTILE}")
 _ANY_HOSTILE = re.compile(_HOSTILE)  # a colour begins with one, too
+_NOT_PRINTABLE = re.compile("[^\n -~]")
 
 
 def visible(text: str) -> str:
@@ -24,8 +25,8 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON that says the same and holds nothing hostile: JSON has an escape for every character."""
-    return _ANY_HOSTILE.sub(_escaped_in_json, text)
+    """JSON that says the same in printable ASCII, which steers no terminal, whatever encoding that one has."""
+    return _NOT_PRINTABLE.sub(_escaped_in_json, text)
 
 
 def flat(text: str) -> str:

@@ -1,7 +1,9 @@
 """The arena for real: the stand-in agent, the short form on a tiny section, and the Ruby original's harness."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +77,26 @@ def test_the_short_form_measures_a_section_and_fails_what_stays_far_off(capfd: p
     assert out.count("| hopeless |") == 3
     assert "error: far off its target in 3 tries: hopeless" in err
     assert "possible" not in err
+
+
+def short_form(section: str, **env: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "bench", "--short", "--only", section]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **env})
+
+
+def test_the_short_form_fails_without_its_peer_where_everything_must_be_real(tmp_path: Path) -> None:
+    done = short_form(
+        "stream", RALPH_REQUIRE_REAL="1", PIP_NO_INDEX="1", PIP_FIND_LINKS="", XDG_CACHE_HOME=str(tmp_path)
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot measure: claude-agent-sdk ")
+    assert "can't be installed" in done.stderr
+
+
+def test_the_short_form_refuses_sections_without_ratios() -> None:
+    done = short_form("latency")
+    assert done.returncode == 2
+    assert "--short judges ratios, and there are none in the chosen sections" in done.stderr
 
 
 def test_the_ruby_original_is_measured_where_a_checkout_is_named(tmp_path: Path, place: Arena) -> None:

@@ -287,7 +287,6 @@ def test_hostile_output_steers_nothing(ralph: Ralph, claude_script: ClaudeScript
 
 def test_events_for_programs_steer_no_terminal_either(ralph: Ralph, claude_script: ClaudeScript) -> None:
     texts = [text for text in TEXTS.values() if text.strip() and "\ud800" not in text]
-    texts.append("Größe")
     claude_script([*map(say, texts), summary("\u202e\ufeff DONE")])
     with RalphInTerminal(["run", "goal.md", "--json", "--max-iterations", "1"], ralph.repo, ralph.env) as running:
         assert running.wait() == 4
@@ -296,7 +295,6 @@ def test_events_for_programs_steer_no_terminal_either(ralph: Ralph, claude_scrip
     events = [json.loads(line) for line in written.splitlines() if line.startswith('{"seq":')]
     spoken = [event["text"] for event in events if event["type"] == "text" and event["tag"] == "AI"]
     assert set(spoken) == set(texts)
-    assert "Größe" in written
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ralph.batch.bulletin import Bulletin
 from tests.support.batches import Batch, merged_goals, wrote
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, comes_true, wait_until
 
 
 def held_merges(batch: Batch) -> str:
@@ -21,7 +23,8 @@ def bulletin_with(batch: Batch, merging: int) -> Bulletin:
         found.extend([told] if told is not None and len(told.merging) == merging else [])
         return bool(found)
 
-    wait_until(is_there, f"{merging} proven goals")
+    if not comes_true(is_there, PATIENCE):
+        pytest.fail(f"waited in vain for {merging} proven goals: {batch.bulletin()}; {batch.goals()}")
     return found[0]
 
 

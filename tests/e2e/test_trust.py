@@ -203,6 +203,10 @@ def test_without_git_that_is_said(ralph: Ralph, bin_dir: Path, agent_free: None)
     (bin_dir / "python3").symlink_to(sys.executable)
     done = ralph("run", "goal.md", env={"PATH": str(bin_dir)})
     assert (done.exit_code, "git was not found" in done.stderr) == (2, True)
+    (bin_dir / "git").write_bytes(b"\x7fELF, but no program")
+    (bin_dir / "git").chmod(0o755)
+    done = ralph("run", "goal.md", env={"PATH": str(bin_dir)})
+    assert (done.exit_code, "git cannot be started: Exec format error" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

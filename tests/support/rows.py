@@ -27,12 +27,12 @@ def rows(
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def every_row(**fixtures: object) -> None:
-            failures: list[Exception] = []
+            failures: list[BaseException] = []
             for number, row in enumerate(table):
                 arguments = dict(zip(keys, row, strict=True))
                 try:
                     test(**fixtures, **arguments)
-                except Exception as failure:
+                except (Exception, pytest.fail.Exception) as failure:
                     name = (
                         ids[number] if ids else ", ".join(f"{key}={value!r:.200}" for key, value in arguments.items())
                     )
@@ -41,7 +41,7 @@ def rows(
             if len(failures) == 1:
                 raise failures[0]
             if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(table)} rows", failures)
+                raise BaseExceptionGroup(f"{len(failures)} of {len(table)} rows", failures)
 
         whole = inspect.signature(test)
         kept = [parameter for name, parameter in whole.parameters.items() if name not in keys]

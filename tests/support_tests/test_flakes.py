@@ -67,6 +67,21 @@ def flakes(tmp_path: Path) -> Flakes:
     return Flakes(tmp_path)
 
 
+def test_a_run_that_failed_without_a_failed_test_is_no_success(flakes: Flakes) -> None:
+    (flakes.place / "conftest.py").write_text(
+        "def pytest_sessionfinish(session, exitstatus):\n    session.exitstatus = 1\n"
+    )
+    done = flakes.run("-n", "1", "--busy", "0", "--", "-q", "test_them.py::test_good", "-p", "no:cacheprovider")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, "run 1 of 1: 0 failed")
+
+
+def test_what_writes_no_report_and_an_output_that_cannot_be_made(flakes: Flakes) -> None:
+    done = flakes.run("-n", "1", "--busy", "0", "--", "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = flakes.run("-n", "1", "--output=/proc/nowhere", "--", "-q", "test_them.py")
+    assert (done.returncode, done.stderr) == (2, "error: --output /proc/nowhere: No such file or directory\n")
+
+
 def test_it_counts_how_often_each_test_failed(flakes: Flakes) -> None:
     done = flakes.run("-n", "3", "--busy", "2", "--", "-q", "test_them.py", "-p", "no:cacheprovider")
 

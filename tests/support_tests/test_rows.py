@@ -39,6 +39,16 @@ def test_every_wrong_row_is_named_and_none_keeps_the_others_from_their_turn() ->
     assert seen == [2, 3, 4, 1, 2, 5]
 
 
+def test_a_row_that_says_itself_that_it_fails_is_named_like_any_other() -> None:
+    def fails(number: int) -> None:
+        if number == 2:
+            pytest.fail("said")
+
+    with pytest.raises(pytest.fail.Exception) as failed:
+        rows("number", [1, 2, 3])(fails)()
+    assert failed.value.__notes__ == ["row 1: number=2"]
+
+
 def test_a_table_without_rows_or_with_marks_is_refused() -> None:
     with pytest.raises(AssertionError, match="without rows"):
         rows("number", [])

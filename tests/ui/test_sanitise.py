@@ -100,6 +100,5 @@ def test_a_colour_that_is_cut_in_two_leaves_nothing_in_one_line() -> None:
 def test_json_for_a_terminal_says_the_same_without_what_steers_it(code: int) -> None:
     line = json.dumps({"a": f"é{chr(code)}日"}, ensure_ascii=False)
     shown = visible_json(line)
-    assert chr(code) not in shown
-    assert "é" in shown
+    assert re.fullmatch("[ -~]+", shown)
     assert json.loads(shown) == json.loads(line)
