@@ -5,6 +5,7 @@ Leaving the arena stops what still runs there and removes the directory.
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -138,8 +139,9 @@ class Arena:
 
     def finish(self, process: subprocess.Popen[bytes], *allowed: int) -> int:
         """Wait for a process; return the time of its end on the monotonic clock, in nanoseconds."""
-        code = process.wait(_FOREVER)
+        _wait_for_exit(process.pid, _FOREVER)
         at = time.monotonic_ns()
+        code = process.wait(_END_GRACE)
         if code not in (allowed or (0,)):
             said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
             raise Unmeasurable(f"{process.args} ended with {code}: {said[-500:]}")
@@ -148,6 +150,18 @@ class Arena:
     def message_came_at(self) -> int:
         """Return when the agent that ran last got its message, in nanoseconds."""
         return noted_time(self.started)
+
+
+def _wait_for_exit(pid: int, limit: float) -> None:
+    """Block until a child is gone; `Popen.wait` with a limit looks only every 50 ms."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        if not waiting.poll(limit * 1000):
+            raise Unmeasurable(f"process {pid} was still running after {limit:g} s")
+    finally:
+        os.close(descriptor)
 
 
 def noted_time(file: Path) -> int:

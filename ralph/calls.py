@@ -50,16 +50,14 @@ class Calls:
             self.in_progress = False
 
     def hear_tool(self, event: ToolStart | ToolEnd) -> None:
-        match event:
-            case ToolStart(name=name) if name == TOOL:
-                if isinstance(read_answer(event.input), Answer):
-                    self.handed_in, self._by_tool = event.input, event.id
-            case ToolStart():  # it may follow the verdict in the same message, which stands
-                self._answering = 0
-            case ToolEnd():
-                self.in_progress = self.in_progress and self._in_pieces
-                if event.status is not ToolStatus.OK and event.id == self._by_tool:
-                    self.handed_in = None
+        if isinstance(event, ToolEnd):
+            self.in_progress = self.in_progress and self._in_pieces
+            if event.status is not ToolStatus.OK and event.id == self._by_tool:
+                self.handed_in = None
+        elif event.name != TOOL:  # it may follow the verdict in the same message, which stands
+            self._answering = 0
+        elif isinstance(read_answer(event.input), Answer):
+            self.handed_in, self._by_tool = event.input, event.id
 
     def end_turn(self) -> None:
         self.in_progress, self.handed_in = False, None

@@ -34,7 +34,7 @@ from ralph.verdict import MOST_CORRECTIONS, Promise
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
-_TELLING = frozenset({SessionStarted, Text, ToolStart, ToolEnd, RateLimited, ApiRetry, TurnEnded})
+_TELLING = frozenset({SessionStarted, Text, RateLimited, ApiRetry, TurnEnded})
 """Events that a session reacts to; of the others, a busy agent sends thousands."""
 
 
@@ -42,7 +42,7 @@ _SILENCE = 0.1
 """Of its whole time: an agent that has said nothing for so long, not even when told to wrap up, hangs."""
 
 
-_TOGETHER = 16
+_TOGETHER = 32
 """Events observed in one go. More would spare no time: what is still in the processor's cache is quick to write."""
 
 
@@ -340,7 +340,9 @@ class _Conversation:
             if type(event) is TurnEnded:
                 self._settle_use()  # a turn's use is told before its end
             self.unobserved.append(event)
-            if type(event) in _TELLING:
+            if isinstance(event, ToolStart | ToolEnd):
+                self.calls.hear_tool(event)
+            elif type(event) in _TELLING:
                 self._react(event)
 
     def _take_use(self, usage: Usage) -> None:
@@ -368,8 +370,6 @@ class _Conversation:
 
     def _react(self, event: Event) -> None:
         match event:
-            case ToolStart() | ToolEnd():
-                self.calls.hear_tool(event)
             case SessionStarted():
                 self.session_id = event.session_id or self.session_id
                 self._require_tool(event.tools)

@@ -1,7 +1,7 @@
 """What every transcript offers."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ralph.events import Event
 
@@ -19,7 +19,10 @@ class Capabilities:
 
 
 class Transcript(Protocol):
-    """Turns lines into events. Pure and line-oriented; whatever the line, it never raises."""
+    """Turns lines into events. Pure and line-oriented; whatever the line, it never raises.
+
+    One that also has `feed_bytes(line: bytes)` gets lines as they come: JSON need not become a `str` to be parsed.
+    """
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -27,10 +30,3 @@ class Transcript(Protocol):
     def feed(self, line: str) -> list[Event]: ...
 
     def flush(self) -> list[Event]: ...
-
-
-@runtime_checkable
-class BytesTranscript(Transcript, Protocol):
-    """Reads lines as they come, too: what is JSON need not become a `str` to be parsed."""
-
-    def feed_bytes(self, line: bytes) -> list[Event]: ...

@@ -377,7 +377,7 @@ class _UsageSoFar:
             tokens(get(output), output),
             tokens(get(creation), creation),
             tokens(get(read), read),
-            tokens(hour.get(for_an_hour), for_an_hour),
+            tokens(hour.get(for_an_hour), for_an_hour) if hour else 0,
         )
 
     def _event(self, model: str = "", *, in_call: bool | None = None, costed: bool = False) -> Usage:

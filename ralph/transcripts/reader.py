@@ -1,11 +1,11 @@
 """The one path from raw lines to events: for a session while it runs, and for its log afterwards."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ralph import jsonline
 from ralph.events import Event, Meta, Tag, Text
 from ralph.lines import Oversized
-from ralph.transcripts.base import BytesTranscript, Transcript
+from ralph.transcripts.base import Transcript
 
 _READ_WHOLE = 4 << 20
 """Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
@@ -23,10 +23,13 @@ class Reader:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
-        self._feed = transcript.feed_bytes if isinstance(transcript, BytesTranscript) else self._feed_text
+        own: Callable[[bytes], list[Event]] | None = getattr(transcript, "feed_bytes", None)
+        self._feed = self._feed_text if own is None else own
 
     def hear(self, line: bytes | Oversized) -> list[Event]:
-        if not isinstance(line, Oversized) and len(line) > _READ_WHOLE:
+        if isinstance(line, bytes) and len(line) <= _READ_WHOLE:
+            return self._feed(line)
+        if not isinstance(line, Oversized):
             size, line = len(line), jsonline.shortened(line, _LONGEST_TEXT)
             line = line if _can_be_read(line) else Oversized(size)
         if isinstance(line, Oversized):
