@@ -86,36 +86,6 @@ class Usage:
     in_call: bool | None = None
     """True: the model has begun a message; False: it has ended it; None: not told."""
 
-    def replaces(self, earlier: "Usage") -> bool:
-        """Tell whether this usage says all that an earlier one of the same session did, and no cost was named there.
-
-        What it leaves open hides nothing that was told. Written out: it is asked of every usage in a stream.
-        """
-        return (
-            self.in_call is None
-            and earlier.in_call is None
-            and (earlier.cost_usd is None or earlier.cost_is_estimate is True)
-            and (earlier.cost_usd is None or (self.cost_usd is not None and self.cost_usd >= earlier.cost_usd))
-            and (
-                earlier.total_tokens is None
-                or (self.total_tokens is not None and self.total_tokens >= earlier.total_tokens)
-            )
-            and (
-                earlier.prompt_tokens is None
-                or (self.prompt_tokens is not None and self.prompt_tokens >= earlier.prompt_tokens)
-            )
-            and (
-                earlier.completion_tokens is None
-                or (self.completion_tokens is not None and self.completion_tokens >= earlier.completion_tokens)
-            )
-            and (earlier.cache_creation_tokens is None or self.cache_creation_tokens is not None)
-            and (earlier.cache_read_tokens is None or self.cache_read_tokens is not None)
-            and (earlier.cache_creation_1h_tokens is None or self.cache_creation_1h_tokens is not None)
-            and (earlier.uncosted_tokens is None or self.uncosted_tokens is not None)
-            and (earlier.context_pct is None or self.context_pct is not None)
-            and (earlier.model is None or self.model is not None)
-        )
-
     def estimated_at(self, dollars: float) -> "Usage":
         """Return the same use with a cost that the agent has not named; written out, for every message has a usage."""
         return Usage(

@@ -135,69 +135,32 @@ class Estimate:
         self._by_message = by_message
         self._named: float | None = None
         self._since: float | None = None
-        self._waiting: tuple[Usage, ...] = ()
         self._counted = Tokens()
-        self._counted_prompt = 0
         self._prompt = 0
         self._call = _Charged()
         self._left_out = _Charged()
 
     def __call__(self, usage: "Usage") -> "Usage":
-        """Take in a usage, and return it with what the session costs so far."""
-        self.hear(usage)
-        return self.priced(usage)
-
-    def hear(self, usage: "Usage") -> None:
-        """Take in what the session has used so far.
-
-        A sum of messages costs what they cost one by one, unless one of them may be long enough for other rates: of
-        those that come faster than anyone asks for their cost, the last two are enough.
-        """
-        if not self._by_message or usage.uncosted_tokens is not None or _is_named(usage):
-            self._charge_waiting()
-            self._charge(usage)
-            return
-        if self._waiting and not self._sums_up(usage):
-            self._charge_waiting()
-        self._waiting = (*self._waiting[-1:], usage)
-
-    def _sums_up(self, usage: "Usage") -> bool:
-        """Tell whether the messages up to this one, which nobody was charged for yet, are charged alike."""
-        price = self._price_of(usage.model or self._model)
-        most = None if price is None or price.long is None else price.longest
-        grown = (usage.prompt_tokens or 0) - self._counted_prompt
-        is_short = most is None or (grown <= most and self._prompt <= most)  # more output of a long one may wait, too
-        return usage.model == self._waiting[-1].model and is_short
-
-    def _charge_waiting(self) -> None:
-        for usage in self._waiting:
-            self._charge(usage)
-        self._waiting = ()
-
-    def _charge(self, usage: "Usage") -> None:
-        told, before, prompt_before = _tokens(usage), self._counted, self._counted_prompt
-        self._counted, self._counted_prompt = told, usage.prompt_tokens or 0
-        if _is_named(usage):
+        """Fill in what the session costs so far, where its agent has not said it of all its tokens."""
+        told, before = _tokens(usage), self._counted
+        self._counted = told
+        if usage.cost_usd is not None and usage.cost_is_estimate is not True:
             # A result: what it tells beyond the messages is of side calls, which never were the last one of ours.
             self._named, self._since = usage.cost_usd, None
-            return
-        if self._counted_prompt > prompt_before:
-            self._prompt = self._counted_prompt - prompt_before
+            return usage
+        if told.prompt > before.prompt:
+            self._prompt = told.prompt - before.prompt
             self._call = _Charged()
+        more = told.since(before)
         price = self._price_of(usage.model or self._model)
         if price is not None and (usage.prompt_tokens is not None or usage.completion_tokens is not None):
-            more = told.since(before)
             rates = price.rates_for(self._prompt) if self._by_message else price.rates
             dollars = rates.dollars(more)
             self._call = self._call.plus(more.prompt + more.output, dollars)
             self._since = (self._since or 0.0) + dollars
             if usage.uncosted_tokens is not None:
                 self._since += self._charge_left_out(usage.uncosted_tokens)
-
-    def priced(self, usage: "Usage") -> "Usage":
-        """Fill in the usage heard last what the session costs, where its agent has not said it of all its tokens."""
-        self._charge_waiting()
-        if self._since is None or _is_named(usage):
+        if self._since is None:
             return usage
         return usage.estimated_at((self._named or 0.0) + self._since)
 
@@ -211,11 +174,6 @@ class Estimate:
         each = self._call if new > 0 else self._left_out
         self._left_out = self._left_out.plus(new, new * each.dollars / each.tokens if each.tokens else 0.0)
         return self._left_out.dollars
-
-
-def _is_named(usage: "Usage") -> bool:
-    """Tell whether the agent itself has named the cost of all these tokens."""
-    return usage.cost_usd is not None and usage.cost_is_estimate is not True
 
 
 def _tokens(usage: "Usage") -> Tokens:

@@ -72,8 +72,7 @@ class Observer(Protocol):
 class Estimate(Protocol):
     """Knows what the tokens of one session cost, where the agent has not said it."""
 
-    def hear(self, usage: Usage) -> None: ...
-    def priced(self, usage: Usage) -> Usage: ...
+    def __call__(self, usage: Usage) -> Usage: ...
     def knows(self, model: str) -> bool: ...
 
 
@@ -226,8 +225,6 @@ class _Conversation:
     estimate: Estimate = field(init=False)
     is_limited: bool = field(init=False)
     """Its use must be known after every message."""
-    latest_use: Usage | None = None
-    """Heard, and not metered and observed yet: most likely the next one takes its place."""
     promise: Promise = field(default_factory=Promise)
     turn: TurnEnded | None = None
     quota: RateLimited | None = None
@@ -278,7 +275,6 @@ class _Conversation:
 
     def close(self) -> None:
         self._take(self.reader.close())
-        self._settle_use()
         self._have_observed()
 
     def hear(self, lines: Sequence[bytes | Oversized]) -> None:
@@ -287,7 +283,7 @@ class _Conversation:
             self._take(self.reader.hear(line))
             if len(self.unobserved) >= _TOGETHER:
                 self._have_observed()
-        self._settle_use()
+        self._take(self.reader.settle())
         self._have_observed()
 
     def evidence(self, watch: _Watch) -> Evidence:
@@ -334,39 +330,23 @@ class _Conversation:
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
-            if type(event) is Usage:
-                self._take_use(event)
+            if isinstance(event, Usage):
+                self.unobserved.append(self._take_use(event))
                 continue
-            if type(event) is TurnEnded:
-                self._settle_use()  # a turn's use is told before its end
             self.unobserved.append(event)
             if isinstance(event, ToolStart | ToolEnd):
                 self.calls.hear_tool(event)
             elif type(event) in _TELLING:
                 self._react(event)
 
-    def _take_use(self, usage: Usage) -> None:
-        """Take in a usage; one that came before it, was not observed yet, and says nothing more is dropped.
-
-        In a fast stream a usage comes with every second line: to price, meter, journal and show each took a third of
-        the time of the whole line.
-        """
-        if self.latest_use is not None and not usage.replaces(self.latest_use):
-            self._settle_use()
+    def _take_use(self, usage: Usage) -> Usage:
+        """Take in what the session has used so far; return it with its cost."""
+        used = self.estimate(usage)
         allowance = self.request.allowance
         within = not self.is_limited or allowance.exhausted(Used(self.meter.session, 0.0)) is None
-        self.estimate.hear(usage)
-        self.calls.hear_usage(usage, within=within)
-        self.latest_use = usage
-        if self.is_limited:
-            self.meter = self.meter.metered(self.estimate.priced(usage))
-
-    def _settle_use(self) -> None:
-        """Price, meter and pass on the latest usage."""
-        if self.latest_use is not None:
-            usage, self.latest_use = self.estimate.priced(self.latest_use), None
-            self.meter = self.meter.metered(usage)
-            self.unobserved.append(usage)
+        self.calls.hear_usage(used, within=within)
+        self.meter = self.meter.metered(used)
+        return used
 
     def _react(self, event: Event) -> None:
         match event:

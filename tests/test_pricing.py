@@ -218,38 +218,6 @@ def test_a_table_that_stands_upon_another_counts_more() -> None:
     assert mine.dollars("o", Tokens(1_000_000)) is None
 
 
-MESSAGES = st.lists(
-    st.tuples(st.integers(0, 1500), st.integers(0, 100), st.integers(0, 100), st.sampled_from(["plain", "gpt-5.1", ""]))
-)
-
-
-@given(MESSAGES, st.data())
-def test_what_is_asked_for_only_now_and_then_is_charged_as_if_after_every_message(
-    messages: list[tuple[int, int, int, str]], data: st.DataObject
-) -> None:
-    at_once, later = estimate("", by_message=True), estimate("", by_message=True)
-    prompt = output = read = 0
-    for fresh, wrote, cached, model in messages:
-        prompt, output, read = prompt + fresh + cached, output + wrote, read + cached
-        usage = Usage(prompt, output, model=model or None, cache_read_tokens=read)
-        charged = at_once(usage)
-        later.hear(usage)
-        if data.draw(st.booleans()):
-            assert later.priced(usage).cost_usd == pytest.approx(charged.cost_usd)
-    cut = Usage(prompt, output, cost_usd=1.0, cost_is_estimate=True, uncosted_tokens=100)
-    assert later(cut).cost_usd == pytest.approx(at_once(cut).cost_usd)
-
-
-def test_more_output_of_a_long_message_is_charged_as_long_though_short_ones_follow_at_once() -> None:
-    told = [Usage(1500, 1), Usage(1500, 50), Usage(1600, 51), Usage(1700, 52)]
-    told = [replace(usage, model="gpt-5.1") for usage in told]
-    at_once, later = estimate("", by_message=True), estimate("", by_message=True)
-    charged = [at_once(usage) for usage in told]
-    for usage in told:
-        later.hear(usage)
-    assert later.priced(told[-1]).cost_usd == pytest.approx(charged[-1].cost_usd)
-
-
 USES = st.builds(
     Usage,
     prompt_tokens=st.integers(0, 10**6),

@@ -76,7 +76,7 @@ def _events(batches: Iterator[_Lines], name: str) -> Iterator[list[Event]]:
         name, held = _sniffed(batches)
     reader = Reader(plugins.find_transcript(name)())
     for lines in itertools.chain(held, batches):
-        yield [event for line in lines for event in reader.hear(line)]
+        yield [event for line in lines for event in (*reader.hear(line), *reader.settle())]
     yield reader.close()
 
 

@@ -21,7 +21,8 @@ class Capabilities:
 class Transcript(Protocol):
     """Turns lines into events. Pure and line-oriented; whatever the line, it never raises.
 
-    One that also has `feed_bytes(line: bytes)` gets lines as they come: JSON need not become a `str` to be parsed.
+    One that also has `feed_bytes(line: bytes)` gets lines as they come: JSON need not become a `str` to be parsed. It
+    may keep a usage to itself that the next one would replace, until `settle()` asks for it.
     """
 
     @property

@@ -38,6 +38,9 @@ from ralph.transcripts.wording import named, spoken, unread
 _REMEMBERED = 64
 """Messages whose usage is not to be counted again."""
 
+_TOLD_TOGETHER = 100_000
+"""Prompt tokens of messages whose use may be told in one: a longer prompt may be charged by other rates."""
+
 _LATEST_RESET = 2**32
 """Seconds since 1970; a larger figure is no time that anyone can wait for."""
 
@@ -71,18 +74,23 @@ class ClaudeTranscript:
             record = mapping(jsonline.decode(line))
         except jsonline.Malformed as fault:
             return unread(line, malformed=str(fault))
-        return self._record(record)
+        return [*self._record(record), *self.settle()]
 
     def feed_bytes(self, line: bytes) -> list[Event]:
+        """Read a line without taking it for a `str` first; the use that it tells may wait for `settle`."""
         try:
             record = mapping(jsonline.decode_strictly(line))
         except jsonline.Malformed:
             return self.feed(line.decode("utf-8", "replace"))
         return self._record(record)
 
+    def settle(self) -> list[Event]:
+        """Tell the use that was not told yet."""
+        return self._usage.settle()
+
     def flush(self) -> list[Event]:
-        """Close the tools that the stream left open."""
-        return self._open_tools.close()
+        """Tell the rest, and close the tools that the stream left open."""
+        return [*self.settle(), *self._open_tools.close()]
 
     def _record(self, record: Mapping[str, object]) -> list[Event]:
         kind = record.get("type")
@@ -278,6 +286,17 @@ class _UsageSoFar:
         self._context = 0
         self._model = ""
         self._cost: float | None = None
+        self._untold_model: str | None = None
+        """The model of the messages whose use is not told yet; None: there are none."""
+        self._untold_prompt = 0
+
+    def settle(self) -> list[Event]:
+        """Tell the use of the messages that were taken in since it was last told."""
+        if self._untold_model is None:
+            return []
+        used = self._event(self._untold_model)
+        self._untold_model, self._untold_prompt = None, 0
+        return [used]
 
     @property
     def _window(self) -> int:
@@ -298,12 +317,19 @@ class _UsageSoFar:
         in_call = True if begins and not thread else None
         if identity in self._messages:
             return self._grown(identity, tokens, in_call=in_call)
+        prompt = _prompt(tokens)
+        waits = in_call is None and model == self._untold_model and self._untold_prompt + prompt <= _TOLD_TOGETHER
+        told = [] if waits else self.settle()
         self._remember(identity, _Message(tokens, model))
         self._add(tokens, model)
         if not thread:  # a subagent's context is not the session's
             self._model = model or self._model
-            self._context = _prompt(tokens)
-        return [*self._figures.faults(), self._event(model, in_call=in_call)]
+            self._context = prompt
+        if in_call is not None:
+            return [*told, *self._figures.faults(), self._event(model, in_call=in_call)]
+        self._untold_model = model
+        self._untold_prompt += prompt
+        return [*told, *self._figures.faults()]
 
     def message_grew(self, reported: Mapping[str, object], identity: str, thread: str) -> list[Event]:
         """Take in what a message has used by now; one that does not say its name (2.1.197) is the thread's last."""
@@ -316,6 +342,7 @@ class _UsageSoFar:
         return self._grown(identity, self._tokens(reported, _IN_MESSAGES), in_call=in_call)
 
     def result(self, record: Mapping[str, object]) -> list[Event]:
+        told_before = self.settle()
         models = mapping(record.get("modelUsage"))
         told = {model: self._tokens(mapping(used), _IN_RESULTS) for model, used in models.items()}
         untold = _untold(self._of_messages, told)
@@ -334,7 +361,7 @@ class _UsageSoFar:
         if cost is not None and (models or ("modelUsage" in record and cost == 0)):
             left_out = min(_prompt(untold) + untold[1], MOST_TOKENS)
         rest = [replace(used, cost_is_estimate=True, uncosted_tokens=left_out)] if left_out else []
-        return [*self._figures.faults(), used, *rest]
+        return [*told_before, *self._figures.faults(), used, *rest]
 
     def _name(self, thread: str, *, begins: bool) -> str:
         """A name for a message that has none: another one each time, unless its pieces say that it goes on."""
@@ -349,9 +376,10 @@ class _UsageSoFar:
         most = _largest(known.tokens, tokens)
         if most == known.tokens and in_call is None:
             return self._figures.faults()
+        told = self.settle()
         self._messages[identity] = _Message(most, known.model)
         self._add(_minus(most, known.tokens), known.model)
-        return [*self._figures.faults(), self._event(known.model, in_call=in_call)]
+        return [*told, *self._figures.faults(), self._event(known.model, in_call=in_call)]
 
     def _add(self, tokens: _Tokens, model: str) -> None:
         if model not in self._of_messages and len(self._of_messages) >= _REMEMBERED:

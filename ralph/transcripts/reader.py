@@ -23,8 +23,9 @@ class Reader:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
-        own: Callable[[bytes], list[Event]] | None = getattr(transcript, "feed_bytes", None)
-        self._feed = self._feed_text if own is None else own
+        by_bytes: Callable[[bytes], list[Event]] | None = getattr(transcript, "feed_bytes", None)
+        self._feed = self._feed_text if by_bytes is None else by_bytes
+        self._settle: Callable[[], list[Event]] | None = getattr(transcript, "settle", None)
 
     def hear(self, line: bytes | Oversized) -> list[Event]:
         if isinstance(line, bytes) and len(line) <= _READ_WHOLE:
@@ -36,6 +37,10 @@ class Reader:
             words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"
             return [Meta({"oversized_line": line.size}), Text(Tag.SYS, words)]
         return self._feed(line)
+
+    def settle(self) -> list[Event]:
+        """Return what was kept back while lines were read together: nobody asks for use after every one of them."""
+        return [] if self._settle is None else self._settle()
 
     def close(self) -> list[Event]:
         """Take in that no more will come."""
@@ -56,4 +61,5 @@ def events_in(lines: Iterable[bytes | Oversized], transcript: Transcript) -> Ite
     reader = Reader(transcript)
     for line in lines:
         yield from reader.hear(line)
+        yield from reader.settle()
     yield from reader.close()

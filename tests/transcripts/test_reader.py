@@ -1,8 +1,11 @@
 """From raw lines to events."""
 
 import json
+from pathlib import Path
 
-from ralph.events import Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, TurnEnded, Usage
+import pytest
+
+from ralph.events import Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, TurnEnded, Usage
 from ralph.lines import LONGEST_LINE, Oversized, lines_in
 from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.plain import PlainTranscript
@@ -29,7 +32,54 @@ def test_a_line_says_the_same_as_bytes_and_as_text() -> None:
     lines = [line.encode("utf-8", "surrogatepass") for path in captures_of("claude") for line in lines_of(path)]
     by_bytes, by_text = ClaudeTranscript(), ClaudeTranscript()
     for line in [*lines, *ODD]:
-        assert by_bytes.feed_bytes(line) == by_text.feed(line.decode("utf-8", "replace")), line
+        heard = [*by_bytes.feed_bytes(line), *by_bytes.settle()]
+        assert heard == by_text.feed(line.decode("utf-8", "replace")), line
+
+
+@pytest.mark.parametrize("capture", captures_of("claude"), ids=lambda path: path.stem)
+def test_what_is_read_together_tells_the_same_but_for_uses_that_later_ones_replace(capture: Path) -> None:
+    lines = [line.encode("utf-8", "surrogatepass") for line in lines_of(capture)]
+    reader = Reader(ClaudeTranscript())
+    together = [event for line in lines for event in reader.hear(line)] + reader.close()
+    one_by_one = list(events_in(lines, ClaudeTranscript()))
+    assert [event for event in together if not isinstance(event, Usage)] == [
+        event for event in one_by_one if not isinstance(event, Usage)
+    ]
+    told, all_told = uses_in(together), uses_in(one_by_one)
+    assert [use for use in all_told if use in told] == told, "in their order, and none that nobody told"
+    assert told[-1:] == all_told[-1:]
+    assert [use for use in all_told if use.in_call is not None] == [use for use in told if use.in_call is not None]
+    before_turns = [uses_in(one_by_one[:place])[-1:] for place in ends_of_turns(one_by_one)]
+    assert [uses_in(together[:place])[-1:] for place in ends_of_turns(together)] == before_turns
+
+
+def uses_in(events: list[Event]) -> list[Usage]:
+    return [event for event in events if isinstance(event, Usage)]
+
+
+def ends_of_turns(events: list[Event]) -> list[int]:
+    return [place for place, event in enumerate(events) if isinstance(event, TurnEnded)]
+
+
+def message(number: int, prompt: int, model: str = "m", output: int = 1) -> bytes:
+    usage = {"input_tokens": prompt, "output_tokens": output}
+    return json.dumps({"type": "assistant", "message": {"id": f"{number}", "model": model, "usage": usage}}).encode()
+
+
+def told_by(*lines: bytes) -> list[tuple[int | None, str | None]]:
+    """The prompt tokens and the model of each usage of lines that were read together."""
+    reader = Reader(ClaudeTranscript())
+    events = [event for line in lines for event in reader.hear(line)] + reader.settle()
+    assert reader.settle() == []
+    return [(use.prompt_tokens, use.model) for use in uses_in(events)]
+
+
+def test_the_use_of_messages_that_are_read_together_is_told_once_as_long_as_they_are_charged_alike() -> None:
+    assert told_by(message(1, 10), message(2, 20), message(3, 30)) == [(60, "m")]
+    assert told_by(message(1, 10), message(2, 20, "n"), message(3, 30, "n")) == [(10, "m"), (60, "n")]
+    assert told_by(message(1, 10), message(2, 10, output=9), message(1, 10, output=5)) == [(20, "m"), (20, "m")]
+    assert told_by(message(1, 60_000), message(2, 40_000), message(3, 1)) == [(100_000, "m"), (100_001, "m")]
+    assert told_by(message(1, 10), message(2, 300_000), message(3, 10)) == [(10, "m"), (300_010, "m"), (300_020, "m")]
 
 
 def test_a_line_that_was_too_long_to_keep_is_noted() -> None:
