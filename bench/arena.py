@@ -139,7 +139,8 @@ class Arena:
 
     def finish(self, process: subprocess.Popen[bytes], *allowed: int) -> int:
         """Wait for a process; return the time of its end on the monotonic clock, in nanoseconds."""
-        _wait_for_exit(process.pid, _FOREVER)
+        if process.poll() is None:
+            _wait_for_exit(process.pid, _FOREVER)
         at = time.monotonic_ns()
         code = process.wait(_END_GRACE)
         if code not in (allowed or (0,)):

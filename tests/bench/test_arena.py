@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from bench.arena import LIMIT_REACHED, Arena, arena, noted_time
 from bench.figures import Figure, Unmeasurable
 from bench.peers import Peers, Ruby
 from bench.sections import Section
+from tests.support.waiting import wait_until
 
 RUBY_STAND_IN = """#!/bin/sh
 # The Ruby original's loop, as far as the harness sees it: a line for each iteration, until the agent says DONE.
@@ -59,6 +61,17 @@ def test_a_stream_has_pairs_of_the_payload(place: Arena) -> None:
     assert [event["type"] for event in events] == ["assistant", "user"] * 3
     assert all("größe" in json.dumps(event, ensure_ascii=False) for event in events)
     assert result["structured_output"] == {"summary": "ok"}
+
+
+def test_the_end_of_a_process_is_told_also_of_one_that_is_gone_already(place: Arena) -> None:
+    began = time.monotonic_ns()
+    with place.repository() as tree, place.running(["sleep", "0.1"], tree, {}) as process:
+        assert place.finish(process) - began >= 1e8
+        assert place.finish(process) > began
+    with place.repository() as tree, place.running(["false"], tree, {}) as process:
+        wait_until(lambda: process.poll() is not None, "its end")
+        with pytest.raises(Unmeasurable, match="ended with 1"):
+            place.finish(process)
 
 
 def test_the_short_form_measures_a_section_and_fails_what_stays_far_off(capfd: pytest.CaptureFixture[str]) -> None:
