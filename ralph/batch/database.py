@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -19,6 +20,9 @@ from sqlalchemy.schema import CreateColumn
 from ralph.errors import QueueError, StateError, UsageError
 from ralph.files import make_private_directory, named_in_faults
 from ralph.sensitive import without_secrets
+
+if TYPE_CHECKING:  # loaded where a queue is a SQLite file
+    import sqlite3
 
 VERSION = 4
 
@@ -36,6 +40,8 @@ _LOCKED_FOR = 30.0
 """Seconds for which a command waits where another process has locked the file; see `patient`."""
 _AT_A_TIME = 5.0
 """Seconds of that which are waited within SQLite, deaf to everything else."""
+_SWITCHING = 0.02
+"""Seconds after which a file is tried again that another process is switching to a write-ahead log."""
 _BUSY, _LOCKED, _IO_FAULT, _FULL = 5, 6, 10, 13
 """SQLite's codes for what may pass, whatever the database is (the lowest byte; 3.40 to 3.50)."""
 
@@ -268,7 +274,7 @@ def _set_up_sqlite(engine: sa.Engine) -> None:
         if isinstance(connection, sqlite3.Connection):
             connection.isolation_level = None
             connection.execute(f"PRAGMA busy_timeout={int(_AT_A_TIME * 1000)}")
-            connection.execute("PRAGMA journal_mode=WAL")  # who reads does not wait for who writes
+            _keep_write_ahead_log(connection)
             connection.execute("PRAGMA foreign_keys=ON")
 
     def begun(connection: sa.Connection) -> None:
@@ -287,6 +293,25 @@ def _set_up_sqlite(engine: sa.Engine) -> None:
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
+
+
+def _keep_write_ahead_log(connection: "sqlite3.Connection") -> None:
+    """Switch the file to a write-ahead log, where readers do not wait for the writer; the file stays that way.
+
+    When two processes switch a new file at the same moment, SQLite refuses one of them at once, whatever its busy
+    timeout says: waiting with the read lock that it already holds could last for ever (3.40). So it tries again.
+    """
+    import sqlite3
+
+    since = time.monotonic()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != _BUSY or time.monotonic() >= since + _LOCKED_FOR:
+                raise
+            time.sleep(_SWITCHING)
 
 
 def _set_up_postgresql(engine: sa.Engine) -> None:

@@ -162,6 +162,20 @@ def test_a_queue_that_many_make_at_once_is_made_once(url: str) -> None:
     store.close()
 
 
+def test_a_new_file_that_somebody_else_is_making_is_waited_for(tmp_path: Path) -> None:
+    """SQLite itself refuses at once to switch a file to its write-ahead log that another process is about to switch."""
+    found: list[Store] = []
+    opening = threading.Thread(target=lambda: found.append(opened(default_url(tmp_path))))
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        opening.start()
+        opening.join(0.3)
+        assert opening.is_alive(), "it waits"
+    opening.join()
+    assert [store.goals() for store in found] == [[]]
+    found[0].close()
+
+
 def test_a_running_goal_is_only_marked_for_cancelling(store: Store) -> None:
     (submitted,) = store.submit([asked("a")], State.QUEUED)
     store.move(submitted.goal, State.RUNNING)
