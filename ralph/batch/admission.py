@@ -31,13 +31,23 @@ class Admission:
             return seen
         return agent_of(goal, self._agent)
 
-    def holds_back(self, goal: BatchGoal) -> bool:
-        """Tell whether a goal must wait; what only has to be merged uses no account."""
-        account = self.account(goal)
-        refused = self._gate.is_waiting(account) or self._gate.blocked_by(account) is not None
-        if refused and not self._rules.merges_only(goal):
-            return True
-        return not self._repository(goal).ready
+    def holding_back(self) -> Callable[[BatchGoal], bool]:
+        """Tell which goals must wait; what only has to be merged uses no account.
+
+        All goals of an account or a repository get the same answer: a fetch that ends after the first of them was
+        asked about would have the second one start before it.
+        """
+        waiting, refused = self._gate.state()
+        ready: dict[Path, bool] = {}
+
+        def holds_back(goal: BatchGoal) -> bool:
+            account = self.account(goal)
+            if (account in waiting or account in refused) and not self._rules.merges_only(goal):
+                return True
+            repository = self._repository(goal)
+            return not ready.setdefault(repository.mirror.path, repository.ready)
+
+        return holds_back
 
     def behind_with_merges(self, goals: Iterable[BatchGoal]) -> Callable[[BatchGoal], bool]:
         """Tell of which goals no attempt may start: their repository has proven work that waits for its turn to merge.
@@ -48,10 +58,12 @@ class Admission:
         where a merge waits for something outside, attempts go on meanwhile.
         """
         waiting = Counter(self._repository(goal).mirror.path for goal in goals)
+        behind: dict[Path, bool] = {}
 
         def is_behind(goal: BatchGoal) -> bool:
             repository = self._repository(goal)
-            return waiting[repository.mirror.path] > 1 and not repository.merges_stand_still
+            path = repository.mirror.path
+            return behind.setdefault(path, waiting[path] > 1 and not repository.merges_stand_still)
 
         return is_behind
 

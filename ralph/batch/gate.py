@@ -69,10 +69,6 @@ class Gate:
             waits = {account: until for account, until in self._until.items() if until > self.now()}
             return waits, dict(self._blocked)
 
-    def is_waiting(self, account: str) -> bool:
-        with self._lock:
-            return self._until.get(account, 0.0) > self.now()
-
     def blocked_by(self, account: str) -> int | None:
         """The goal that met an obstacle which every other of its account would meet as well."""
         with self._lock:

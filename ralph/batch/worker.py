@@ -248,7 +248,8 @@ class QueueWorker:
         began: set[int] = set()
         running = {goal.id for goal in goals if goal.state is State.RUNNING}
         free = self._order.slots - len(running - self._controls.merging.keys())
-        ready = startable(goals, self._is_held_back)
+        holds_back = self._admission.holding_back()
+        ready = startable(goals, lambda goal: goal.id in self._controls.outlasted or holds_back(goal))
         proven = [goal for goal in goals if goal.state is State.RUNNING and self._is_proven(goal)]
         is_behind = self._admission.behind_with_merges([*proven, *filter(self._rules.merges_only, ready)])
         for goal in ready:
@@ -270,9 +271,6 @@ class QueueWorker:
     def _is_proven(self, goal: BatchGoal) -> bool:
         """Tell whether a goal that runs is past its attempt."""
         return goal.unmerged is not None or goal.id in self._controls.merging
-
-    def _is_held_back(self, goal: BatchGoal) -> bool:
-        return goal.id in self._controls.outlasted or self._admission.holds_back(goal)
 
     def _is_drained(self, goals: Sequence[BatchGoal]) -> bool:
         """Tell whether nothing of what is queued can start any more by itself."""

@@ -7,10 +7,10 @@ def test_an_account_waits_until_its_limit_resets_and_no_other_does() -> None:
     now = [100.0]
     gate = Gate(lambda: now[0])
     assert gate.wait_for("claude", 200.0)
-    assert gate.is_waiting("claude")
-    assert not gate.is_waiting("codex")
+    assert "claude" in gate.state()[0]
+    assert "codex" not in gate.state()[0]
     now[0] = 200.0
-    assert not gate.is_waiting("claude")
+    assert "claude" not in gate.state()[0]
 
 
 def test_only_the_first_of_many_who_meet_a_limit_brings_news() -> None:
@@ -31,7 +31,7 @@ def test_a_later_reset_counts_and_an_earlier_one_does_not() -> None:
     gate.wait_for("claude", 205.0)
     gate.wait_for("claude", 150.0)
     now[0] = 204.0
-    assert gate.is_waiting("claude")
+    assert "claude" in gate.state()[0]
 
 
 def test_a_blocked_account_is_free_when_the_user_has_that_goal_tried_again() -> None:

@@ -1,0 +1,78 @@
+"""Which goals may start, while fetches and merges of their repository begin and end in other threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ralph.batch.admission import Admission
+from ralph.batch.bulletin import Budget
+from ralph.batch.controls import Controls, Rules
+from ralph.batch.engine import DbosEngine
+from ralph.batch.gate import Gate
+from ralph.batch.goals import State, Submission
+from ralph.batch.kit import WorkerKit
+from ralph.batch.mirror import open_mirror
+from ralph.batch.premises import premises
+from ralph.batch.purse import Purse
+from ralph.batch.repositories import Repositories
+from ralph.batch.store import open_store
+
+TEXT = "## Objective\nx\n"
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[WorkerKit]:
+    """A queue with three goals of one repository."""
+    url = f"sqlite:///{tmp_path / 'runs.sqlite'}"
+    store = open_store(url)
+    assert store is not None
+    names = ("one", "two", "three")
+    store.submit([Submission(name, name, TEXT, f"/goals/{name}.md", "/repo") for name in names], State.QUEUED)
+    controls = Controls(1, lambda _: None)
+    yield WorkerKit(
+        store=store,
+        engine=DbosEngine(url),
+        premises=premises(tmp_path, store.queue_id),
+        repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
+        gate=Gate(time.time),
+        controls=controls,
+        rules=Rules({}),
+        purse=Purse(Budget(), store.goals()),
+    )
+    store.close()
+
+
+def test_no_goal_overtakes_another_while_their_repository_becomes_ready(kit: WorkerKit) -> None:
+    one, two, _ = kit.store.goals()
+    admission, repository = Admission(kit, "claude"), kit.repositories.known("/repo")
+    holds_back = admission.holding_back()
+    assert holds_back(one)
+    repository.ready = True  # its fetch ends here, in a thread of its own
+    assert holds_back(two), "it would start before the first one"
+    assert not admission.holding_back()(one)
+
+
+def test_no_goal_overtakes_another_while_their_account_is_woken(kit: WorkerKit) -> None:
+    one, two, _ = kit.store.goals()
+    admission = Admission(kit, "claude")
+    kit.repositories.known("/repo").ready = True
+    kit.gate.wait_for("claude", time.time() + 3600)
+    holds_back = admission.holding_back()
+    assert holds_back(one)
+    kit.gate.lift("claude")
+    assert holds_back(two)
+    assert not admission.holding_back()(one)
+
+
+def test_no_goal_overtakes_another_while_a_merge_loses_its_remote(kit: WorkerKit) -> None:
+    one, two, three = kit.store.goals()
+    admission, repository = Admission(kit, "claude"), kit.repositories.known("/repo")
+    is_behind = admission.behind_with_merges([two, three])
+    assert is_behind(one)
+    repository.remote_away = True
+    assert is_behind(two)
+    assert not admission.behind_with_merges([two, three])(one)
