@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.fork_server import Forks
 from tests.support.output_file import OutputFile
-from tests.support.waiting import PATIENCE, kill_tree, wait_until
+from tests.support.waiting import PATIENCE, WITNESSES, kill_tree, wait_until
 
 Event = dict[str, Any]
 
@@ -88,10 +88,14 @@ class RunningRalph:
     def wait_for(self, kind: str, count: int = 1, timeout: float = PATIENCE) -> Event:
         """Wait for the count-th event of this type."""
         found = lambda: [event for event in self.events if event["type"] == kind]  # noqa: E731
-        wait_until(lambda: len(found()) >= count or self._process.poll() is not None, f"{kind} event", timeout)
-        if len(found()) < count:
-            pytest.fail(f"ralph ended without {kind} event {count}{self._output()}")
+        self.wait_until(lambda: len(found()) >= count, f"{kind} event {count}", timeout)
         return found()[count - 1]
+
+    def wait_until(self, condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
+        """Wait for what ralph brings about; fail the test at once when it has ended without that."""
+        wait_until(lambda: condition() or self._process.poll() is not None, what, timeout)
+        if not condition():
+            pytest.fail(f"ralph ended without {what}\n{self._testimony()}")
 
     def send(self, number: int) -> None:
         """Send a signal to ralph alone, not to what it started."""
@@ -102,8 +106,9 @@ class RunningRalph:
         try:
             exit_code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
+            told = self._testimony()
             self._kill()
-            pytest.fail(f"ralph was still running after {timeout:g} s{self._output()}")
+            pytest.fail(f"ralph was still running after {timeout:g} s\n{told}")
         return Finished(exit_code, self.stdout, self.stderr, tuple(self.events))
 
     def close(self) -> None:
@@ -113,17 +118,21 @@ class RunningRalph:
         self._stderr.close()
 
     def __enter__(self) -> RunningRalph:
+        WITNESSES.append(self._testimony)
         return self
 
     def __exit__(self, *_: object) -> None:
+        WITNESSES.remove(self._testimony)
         self.close()
 
     def _kill(self) -> None:
         kill_tree(self._process.pid)
         self._process.wait()
 
-    def _output(self) -> str:
-        return _said(self.stdout, self.stderr)
+    def _testimony(self) -> str:
+        exit_code = self._process.poll()
+        state = "still runs" if exit_code is None else f"has ended with {exit_code}"
+        return f"process {self.pid} {state}{_said(self.stdout, self.stderr)}"
 
 
 def start_ralph(

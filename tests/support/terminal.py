@@ -15,7 +15,7 @@ import pyte
 import pyte.modes
 import pytest
 
-from tests.support.waiting import PATIENCE, comes_true, kill_tree
+from tests.support.waiting import PATIENCE, WITNESSES, comes_true, kill_tree, wait_until
 
 _ROWS = 24
 _BEGIN, _END = b"\x1b[?2026h", b"\x1b[?2026l"
@@ -131,9 +131,17 @@ class InTerminal:
         return self.screen.text
 
     def shows(self, words: str, timeout: float = PATIENCE) -> None:
-        """Wait until the words can be seen; fail the test, saying what can be seen instead, when they never are."""
-        if not comes_true(lambda: any(words in row for row in self.rows), timeout):
-            pytest.fail("\n".join([f"waited {timeout:g} s in vain: {words!r} on the screen:", *self.rows]))
+        """Wait until the words can be seen; fail the test when they never are, at once when the program has ended."""
+        wait_until(lambda: self._is_seen(words) or self._has_ended(), f"{words!r} on the screen", timeout)
+        if not self._is_seen(words):
+            pytest.fail(f"it ended without {words!r} on the screen\n{self._testimony()}")
+
+    def _is_seen(self, words: str) -> bool:
+        return any(words in row for row in self.rows)
+
+    def _testimony(self) -> str:
+        state = "has ended" if self._has_ended() else "still runs"
+        return "\n".join([f"process {self.pid} {state}; its screen:", *self.rows])
 
     @property
     def echoes(self) -> bool:
@@ -149,7 +157,7 @@ class InTerminal:
     def wait(self, timeout: float = 180) -> int:
         """Wait for its end and return its exit code."""
         if not comes_true(self._has_ended, timeout):
-            raise AssertionError(f"it was still running after {timeout:g} s:\n{self.said}")
+            pytest.fail(f"it was still running after {timeout:g} s:\n{self.said}\n{self._testimony()}")
         assert self._exit_code is not None
         return self._exit_code
 
@@ -162,9 +170,11 @@ class InTerminal:
         return self._exit_code is not None
 
     def __enter__(self) -> Self:
+        WITNESSES.append(self._testimony)
         return self
 
     def __exit__(self, *_: object) -> None:
+        WITNESSES.remove(self._testimony)
         if not self._has_ended():
             kill_tree(self.pid)
             os.waitpid(self.pid, 0)

@@ -14,10 +14,14 @@ PATIENCE = 90.0
 """Seconds that a test waits for what comes in a moment: only one that fails takes as long, however busy the machine."""
 
 
+WITNESSES: list[Callable[[], str]] = []
+"""What the programs that run now have said so far: a test that waits in vain for what one of them does says why."""
+
+
 def wait_until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """Poll until the condition is true; fail the test, saying what was awaited, when it stays false."""
     if not comes_true(condition, timeout):
-        pytest.fail(f"waited {timeout:g} s in vain: {what}")
+        pytest.fail("\n".join([f"waited {timeout:g} s in vain: {what}", *(tell() for tell in WITNESSES)]))
 
 
 def comes_true(condition: Callable[[], object], timeout: float) -> bool:

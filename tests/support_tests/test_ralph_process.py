@@ -66,6 +66,14 @@ def test_a_running_one_can_be_watched_and_signalled(tmp_path: Path, env: dict[st
         running.wait_for("run_ended")
 
 
+def test_who_waits_in_vain_is_told_what_it_said(tmp_path: Path, env: dict[str, str]) -> None:
+    with start_ralph("run", "sys.exit('no queue')", cwd=tmp_path, env=env) as running:
+        with pytest.raises(pytest.fail.Exception, match=r"(?s)ended without a goal.*ended with 1.*no queue"):
+            running.wait_until(lambda: False, "a goal")
+        with pytest.raises(pytest.fail.Exception, match=r"(?s)in vain: a goal.*ended with 1.*no queue"):
+            wait_until(lambda: False, "a goal", timeout=0)
+
+
 def test_leaving_the_block_ends_it(tmp_path: Path, env: dict[str, str]) -> None:
     with start_ralph("import time; print('up', flush=True); time.sleep(60)", cwd=tmp_path, env=env) as running:
         wait_until(lambda: running.stdout, "its first words")

@@ -1,6 +1,11 @@
 """The screen that tests look at: a frame is seen whole or not at all, however its bytes arrive."""
 
-from tests.support.terminal import Screen
+from pathlib import Path
+
+import pytest
+
+from tests.support.terminal import InTerminal, Screen
+from tests.support.waiting import wait_until
 
 FRAME = b"\x1b[?2026h\x1b[2J\x1b[Hstatus\r\nkeys\x1b[?2026l"
 
@@ -23,3 +28,12 @@ def test_what_is_no_frame_is_seen_at_once() -> None:
     assert screen.rows == ["hello"]
     screen.feed(b"\x1b[1mbold")
     assert screen.rows == ["hellobold"]
+
+
+def test_a_program_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
+    with InTerminal(["/bin/sh", "-c", "echo no queue"], tmp_path, {}) as terminal:
+        with pytest.raises(pytest.fail.Exception, match=r"(?s)ended without 'a goal'.*no queue"):
+            terminal.shows("a goal")
+        with pytest.raises(pytest.fail.Exception, match=r"(?s)in vain: a goal.*has ended.*no queue"):
+            wait_until(lambda: False, "a goal", timeout=0)
+        terminal.shows("no queue")
