@@ -7,7 +7,6 @@ import re
 import select
 import termios
 import time
-import tty
 from collections.abc import Sequence
 from enum import StrEnum
 from types import TracebackType
@@ -207,7 +206,8 @@ class Keyboard:
         """Have keys heard at once; again after a shell that had stopped us has set the terminal as it likes it.
 
         What was typed before nobody meant for ralph. It is lost: later keys can only be read after it, and since Linux
-        6.2 nothing can be put back for the shell (TIOCSTI).
+        6.2 nothing can be put back for the shell (TIOCSTI). It goes before the echo does: what is pressed without an
+        echo is a key.
         """
         if self._descriptor is None:
             return False
@@ -215,12 +215,13 @@ class Keyboard:
         self._before = self._before or now
         if not now[3] & termios.ICANON:
             return False
-        tty.setcbreak(self._descriptor, termios.TCSANOW)
+        settings = termios.tcgetattr(self._descriptor)
+        settings[3] &= ~(termios.ECHO | termios.ICANON)
+        settings[6][termios.VMIN], settings[6][termios.VTIME] = 1, 0
         if self._draws:
-            settings = termios.tcgetattr(self._descriptor)
             settings[6][termios.VSUSP] = settings[6][termios.VQUIT] = b"\0"  # what Linux calls no letter at all
-            termios.tcsetattr(self._descriptor, termios.TCSANOW, settings)
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        termios.tcsetattr(self._descriptor, termios.TCSANOW, settings)
         return True
 
     def listen(self, seconds: float) -> list[str]:

@@ -217,6 +217,21 @@ def test_the_terminal_that_a_shell_had_in_between_is_missed_once_and_given_back_
         wait_until(lambda: termios.tcgetattr(terminal)[3] & termios.ECHO, "the echo")
 
 
+def test_a_key_that_is_pressed_when_the_echo_is_off_is_heard() -> None:
+    """Whoever sees by that that the terminal is ralph's again means the key for it."""
+    with listener() as terminal:
+        heard = Heard(terminal)
+        wait_until(lambda: heard.has("ready"), "the keyboard")
+        for count in range(1, 51):
+            settings = termios.tcgetattr(terminal)
+            settings[3] |= termios.ICANON | termios.ECHO
+            termios.tcsetattr(terminal, termios.TCSANOW, settings)
+            while termios.tcgetattr(terminal)[3] & termios.ECHO:
+                pass
+            os.write(terminal, b"x")
+            wait_until(lambda count=count: heard.said.count("'x'") == count, f"key {count}", timeout=10)
+
+
 def test_what_was_typed_before_is_no_key() -> None:
     with started(_PROGRAM, typed=b"abc\nq") as (_, terminal):
         heard = Heard(terminal)
