@@ -106,6 +106,13 @@ def test_who_holds_the_pipe_of_a_child_that_left_is_not_waited_for(tmp_path: Pat
     os.kill(holder, signal.SIGKILL)
 
 
+def test_a_child_that_takes_its_time_to_leave_is_judged_by_its_exit_code(tmp_path: Path) -> None:
+    """On a busy machine the end of its output and its own are seconds apart; a green check would be red."""
+    with shell(tmp_path, "echo green; exec >&-; sleep 1.5") as child:
+        assert read_out(child) == [b"green"]
+        assert child.exit_code == 0
+
+
 def test_a_child_gets_its_own_session_the_word_and_nothing_to_read(tmp_path: Path) -> None:
     code = "import os; print(os.environ['RALPH_LEASH'], os.environ['A'], os.getsid(0) == os.getpid(), os.getcwd())"
     with start(tmp_path, sys.executable, "-c", code, A="a") as child:

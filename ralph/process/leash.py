@@ -52,6 +52,13 @@ _PIPE_GUARDED = 15.0
 """The same for one that was killed: its guardian holds the pipe while it ends the tree, 12 s at most as a rule."""
 
 
+_LEAVING = 15.0
+"""Seconds that a child has to leave when its output has ended: without its exit code nobody knows what it came to.
+
+As a rule that is a moment, but a busy machine may give it no processor for longer.
+"""
+
+
 class Leashed:
     """One child on its leash. Use as a context manager: leaving it ends the child, whatever happened.
 
@@ -164,7 +171,7 @@ class Leashed:
         if not chunk:
             self._ended = True
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PIPE_HELD)  # the pipe closes a moment before the process is gone
+                self._process.wait(_LEAVING)
         lines = self._splitter.feed(chunk) if chunk else self._splitter.flush()
         return [line for line in lines if not isinstance(line, Oversized)]
 
