@@ -29,7 +29,7 @@ from ralph.batch.news import News
 from ralph.batch.plan import find_cycle
 from ralph.batch.register import Register
 from ralph.batch.remotes import without_password
-from ralph.batch.submitting import taken
+from ralph.batch.submitting import Taken, taken
 from ralph.errors import StateError, UsageError
 from ralph.nearest import did_you_mean
 
@@ -157,25 +157,28 @@ class Store:
         register = _register(connection, submissions)
         numbered = [(asked, *self._submit(connection, register, asked, state, alone=alone)) for asked in submissions]
         before = _by_id(_numbered(connection, {number for _, number, _ in numbered}))
-        for asked, number, _ in numbered:
+        said: list[tuple[int, str]] = []
+        for asked, number, found in numbered:
             after = _resolved(asked, register, number, connection)
-            if after != before[number].after:
+            moved = after != before[number].after
+            if moved:
                 self._set(connection, number, {"after": jsonline.encode(list(after))})
+            said.append((number, (found.if_moved if moved else "") or found.what))
         if any(asked.after for asked in submissions):  # without one, no circle can be new
             _refuse_cycle(connection)
         known = _by_id(_numbered(connection, before.keys()))
-        return [Submitted(known[number], what) for _, number, what in numbered]
+        return [Submitted(known[number], what) for number, what in said]
 
     def _submit(
         self, connection: sa.Connection, register: Register, asked: Submission, state: State, *, alone: bool
-    ) -> tuple[int, str]:
+    ) -> tuple[int, Taken]:
         latest = register.latest(asked.name, asked.repo)  # also of those of this submission that came before it
         there = None if latest is None else _one(connection, latest)
         found = taken(asked, there, state, alone=alone)
         values = {**found.changes, "updated_at": self._now()}
         if there is not None and not found.new:
             self._set(connection, there.id, values)
-            return there.id, found.what
+            return there.id, found
         branch = asked.branch or f"ralph/{asked.name}"
         is_taken = register.has_branch(branch, asked.repo)
         values |= {"name": asked.name, "repo": asked.repo, "state": state, "created_at": self._now()}
@@ -185,7 +188,7 @@ class Store:
             branch = f"{branch}-g{number}"  # the work of the one before it stays what it is
             self._set(connection, number, {"branch": branch})
         register.enter(number, asked.name, asked.repo, branch)
-        return number, found.what
+        return number, found
 
     def _set(self, connection: sa.Connection, number: int, values: Mapping[str, object]) -> None:
         connection.execute(GOALS.update().where(GOALS.c.id == number), values)

@@ -7,6 +7,8 @@ from ralph import jsonline
 from ralph.batch.goals import BatchGoal, State, Submission
 from ralph.errors import UsageError
 
+_UPDATED = "updated"
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -15,6 +17,8 @@ class Taken:
     what: str
     new: bool = False
     changes: Mapping[str, object] = field(default_factory=dict[str, object])
+    if_moved: str = ""
+    """The word instead, if the goal is to come after others than before."""
 
 
 def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bool) -> Taken:
@@ -40,6 +44,8 @@ def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bo
         done = there.text == asked.text  # with which model, or within which limits, does not make it another goal
         return Taken(_done_already(there)) if done else Taken("added", new=True, changes=said)
     same = (there.text, dict(there.settings)) == (asked.text, dict(asked.settings))
+    wished, had = ((goal.priority, goal.merge, goal.trust_envrc) for goal in (asked, there))
+    updated = not same or wished != had
     if there.state is State.RUNNING and same:
         kept = {name: said[name] for name in ("repo", "priority", "merge", "trust_envrc")}
         what = "goes on" if alone or there.cancelling else "running already"
@@ -54,13 +60,13 @@ def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bo
     if there.state is State.RUNNING:
         charged = there.attempts - (there.unmerged is None)
         said |= {"state": State.QUEUED, "starts": there.starts + 1, "attempts": charged, "cancelling": False}
-        return Taken("updated", changes=said)
+        return Taken(_UPDATED, changes=said)
     if state is State.DRAFT:
-        return Taken("left as it is" if same else "updated", changes=said)
+        return Taken(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
     if there.state in (State.STUCK, State.CANCELLED):
         said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "reason": "", "cancelling": False}
         return Taken("queued again", changes=said)
-    return Taken("queued" if same else "updated", changes=said | {"state": State.QUEUED})
+    return Taken(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
 
 
 def _done_already(goal: BatchGoal) -> str:

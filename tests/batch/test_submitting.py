@@ -1,10 +1,11 @@
 """A goal that is asked for again: every state that it can be in, with the same text and with another."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ralph.batch.goals import BatchGoal, State, Submission
+from ralph.batch.goals import BatchGoal, MergeMode, State, Submission
 from ralph.batch.submitting import taken
 from ralph.errors import UsageError
 from tests.batch.test_plan import goal as plain_goal
@@ -39,6 +40,14 @@ def test_what_comes_of_it(
 ) -> None:
     found = taken(ASKED, there(state, text), wanted, alone=alone)
     assert (found.what, found.new, found.changes.get("state")) == (what, new, becomes)
+
+
+@pytest.mark.parametrize("wish", [{"priority": 5}, {"merge": MergeMode.PR}, {"trust_envrc": True}])
+def test_what_changes_is_said_to_be_updated(wish: dict[str, Any]) -> None:
+    asked = replace(ASKED, **wish)
+    for state, wanted in ((State.DRAFT, State.DRAFT), (State.DRAFT, State.QUEUED), (State.QUEUED, State.QUEUED)):
+        assert taken(asked, there(state), wanted, alone=False).what == "updated"
+        assert taken(asked, there(state, **wish), wanted, alone=False).what != "updated"
 
 
 def test_what_is_done_is_not_done_again_for_another_model() -> None:

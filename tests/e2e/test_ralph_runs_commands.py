@@ -129,6 +129,15 @@ def test_a_goal_that_is_added_again_is_brought_up_to_date(goals: Path, ralph_run
     ]
 
 
+def test_a_draft_of_which_anything_changes_is_not_said_to_be_left_as_it_is(goals: Path, ralph_runs: Ralph) -> None:
+    third = goal(goals / "third.md")
+    ralph_runs("add", goals)
+    for flags in (["--priority", "5"], ["--priority", "5", "--after", "set-up"]):
+        for what in ("updated", "left as it is"):
+            (row,) = document(ralph_runs("add", third, *flags, "--json"))
+            assert (row["what"], row["priority"], row["state"]) == (what, 5, "draft"), flags
+
+
 def test_what_add_says_of_every_goal(goals: Path, ralph_runs: Ralph) -> None:
     ralph_runs("add", goals / "set-up.md")
     goal(goals / "third.md")
