@@ -1,5 +1,6 @@
 """`batch.toml`: goals, and what is said of each and of all, read into wishes or refused with all that is wrong."""
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_co
 """Settings of a run that a manifest may say of a goal."""
 _LEAST_PRIORITY, _MOST_PRIORITY = -(2**63), 2**63 - 1
 """64 bits: SQLite and PostgreSQL store no larger integer."""
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+(_\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,17 @@ def priority(written: object) -> int:
     if not _LEAST_PRIORITY <= written <= _MOST_PRIORITY:  # not quoted: it may have thousands of digits
         raise ValueError(f"it must be between {_LEAST_PRIORITY} and {_MOST_PRIORITY}")
     return written
+
+
+def priority_in(text: str) -> int:
+    """Read a priority as a command line has it."""
+    try:
+        number = int(text)
+    except ValueError:
+        if _WHOLE_NUMBER.fullmatch(text.strip()) is None:
+            raise ValueError(f"{text!r} is not a whole number") from None
+        number = _MOST_PRIORITY + 1  # Python reads none of more than 4,300 digits
+    return priority(number)
 
 
 def merge_mode(written: object) -> MergeMode:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ralph import environ, settings
 from ralph.errors import RalphError
+from ralph.excerpt import both_ends
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 
@@ -14,8 +15,13 @@ BUG = 3
 _UNWRITABLE = 1
 
 
+_LONGEST_LINE = 1000
+"""Characters of a line of an error: more is a value that somebody wrote and that is quoted."""
+
+
 def complain(message: str, hint: str = "") -> None:
     """Write an error, and the next step where there is one."""
+    message = "\n".join(both_ends(line, _LONGEST_LINE) for line in message.split("\n"))
     Outlet(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
 
 

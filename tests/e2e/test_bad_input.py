@@ -138,6 +138,15 @@ def test_a_bad_value(repo: Path, refused, flags: list[str], cause: str) -> None:
     assert cause in done.stderr
 
 
+def test_a_value_of_thousands_of_letters_is_not_echoed_whole(repo: Path, refused) -> None:
+    write_goal(repo)
+    done = refused("goal.md", "--max-iterations", "1" * 5000)
+    assert done.exit_code == 2
+    assert "characters left out" in done.stderr
+    assert "is not a whole number" in done.stderr
+    assert len(done.stderr) < 1500
+
+
 def test_an_unknown_flag(repo: Path, ralph: Ralph) -> None:
     done = ralph("run", "goal.md", "--max-iteration", "3")
     assert done.exit_code == 2

@@ -20,7 +20,7 @@ def add(
     sources: flags.Sources,
     queue: Annotated[bool, typer.Option("--queue", help="Let them start, instead of keeping them as drafts.")] = False,
     repo: flags.Repo = None,
-    priority: Annotated[int | None, typer.Option(metavar="N", help="The higher, the sooner; 0 unless said.")] = None,
+    priority: Annotated[str | None, typer.Option(metavar="N", help="The higher, the sooner; 0 unless said.")] = None,
     after: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="The goal that comes first; may be given several times.")
     ] = None,
@@ -64,7 +64,7 @@ def wishes(
     written: Mapping[str, str | None],
     repo: str | None,
     merge: str | None,
-    priority: int | None = None,
+    priority: str | None = None,
     after: Sequence[str] = (),
     *,
     trust_envrc: bool,
@@ -85,13 +85,13 @@ def wishes(
     )
 
 
-def _priority_flag(written: int | None) -> int | None:
+def _priority_flag(written: str | None) -> int | None:
     """The priority that the command line names."""
     from ralph.batch import manifest
     from ralph.errors import UsageError
 
     try:
-        return None if written is None else manifest.priority(written)
+        return None if written is None else manifest.priority_in(written)
     except ValueError as fault:
         raise UsageError(f"--priority: {fault}") from fault
 
