@@ -5,11 +5,14 @@ What only colours text (SGR, as every test runner and compiler writes it) is lef
 
 import re
 
-# C0 but newline and tab, DEL, C1, and what reorders, hides or joins text, or is there and not to be seen: such as soft
-# hyphens, fillers (of Hangul, Khmer, Mongolian) and tags, which spell words that only a program reads
+# C0 but newline and tab, DEL, C1, and what reorders, hides or joins text; and whatever is there and not to be seen, all
+# that Unicode calls default-ignorable: soft hyphens, fillers (of Hangul, Khmer, Mongolian), formats of shorthand and
+# music, tags and variation selectors, which spell words that only a program reads. But for the two selectors that say
+# whether a picture has colours (U+FE0E and U+FE0F): people write those.
 _HOSTILE = (
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _COLOUR = "(?:\x1b\\[|\x9b)[0-9;:]*m"
 # Both at once: what is left when a colour is out is no sequence that anybody wrote, and stays what it is.

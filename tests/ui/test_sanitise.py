@@ -14,7 +14,10 @@ from tests.support.rows import rows
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TAGS = "\U000e0001" + "".join(map(chr, range(0xE0020, 0xE0080)))
 FILLERS = "\xad\u034f\u115f\u1160\u17b4\u17b5\u180e\u3164\uffa0\u206a\u206b\u206c\u206d\u206e\u206f\ufff9\ufffa\ufffb"
-HIDDEN = f"\u200b\u200c\u200d\u2060\ufeff{FILLERS}{TAGS}"
+SELECTORS = "\u180b\u180c\u180d\u180f" + "".join(map(chr, [*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0)]))
+FORMATS = "".join(map(chr, [*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B)]))
+UNASSIGNED = "\U000e0080\U000e00ff\U000e01f0\U000e0fff"  # not to be seen, whatever they will be
+HIDDEN = f"\u200b\u200c\u200d\u2060\ufeff{FILLERS}{TAGS}{SELECTORS}{FORMATS}{UNASSIGNED}"
 CONTROL = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0))]
 SPICED = st.text(
     st.sampled_from([*CONTROL, *BIDI, *HIDDEN, "\u2028", "\u2029", "\ud800", "a", "[", "]", ";", "é", " ", "1", "m"])
@@ -47,6 +50,11 @@ def test_every_control_character_is_shown_in_its_escaped_form(char: str) -> None
     code = ord(char)
     shown = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
     assert visible(f"a{char}b") == f"a{shown}b"
+
+
+def test_whether_a_picture_has_colours_is_its_own() -> None:
+    for text in ("\u2764\ufe0f", "\u263a\ufe0e", "1\ufe0f\u20e3", "\U0001f44d\U0001f3fd"):
+        assert visible(text) == text
 
 
 @rows(
