@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,36 +128,31 @@ def test_an_impossible_transition_is_a_fault(store: Store) -> None:
 
 def test_of_many_who_claim_a_goal_one_gets_it(store: Store, url: str) -> None:
     (submitted,) = store.submit([asked("a")], State.QUEUED)
-    won: list[bool] = []
     barrier = threading.Barrier(8)
 
-    def claim() -> None:
-        own = opened(url)
-        barrier.wait()
-        won.append(own.move(submitted.goal, State.RUNNING, starts=1) is State.RUNNING)
-        own.close()
+    def claim(own: Store) -> bool:
+        barrier.wait(60)
+        return own.move(submitted.goal, State.RUNNING, starts=1) is State.RUNNING
 
-    threads = [threading.Thread(target=claim) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    stores = [opened(url) for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(claim, stores))
+    for own in stores:
+        own.close()
     assert sorted(won) == [False] * 7 + [True]
 
 
 def test_a_queue_that_many_make_at_once_is_made_once(url: str) -> None:
+    barrier = threading.Barrier(8)
+
     def submit(number: int) -> None:
-        barrier.wait()
+        barrier.wait(60)
         own = opened(url)
         own.submit([asked(f"goal-{number}")], State.QUEUED)
         own.close()
 
-    barrier = threading.Barrier(8)
-    threads = [threading.Thread(target=submit, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(submit, range(8)))
     store = opened(url)
     assert [goal.id for goal in store.goals()] == list(range(1, 9))
     store.close()
