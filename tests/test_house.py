@@ -1,6 +1,7 @@
 """What a stranger's machine needs of this checkout: a lock it can trust, and outside programs it may lack."""
 
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -38,7 +39,8 @@ def test_every_locked_requirement_is_exact_and_hashed() -> None:
 
 def test_the_lock_has_what_pyproject_and_dev_in_ask_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    extras = project["project"]["optional-dependencies"].values()
+    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"], *itertools.chain(*extras)]
     wanted += [line for line in LOCK.with_suffix(".in").read_text().splitlines() if line and not line.startswith("#")]
     versions = dict(line.split()[0].split("==") for line in locked())
     missing = [
