@@ -56,7 +56,7 @@ LAYERS: dict[str, set[str]] = {
     "transcripts": {"budget", "jsonline", "lines"},
     "verdict": set(),
     # edges: one door per effect
-    "agent": {"environ", "files", "handover", "jsonline", "lines", "nearest", "pricing", "process"},
+    "agent": {"environ", "files", "handover", "jsonline", "lines", "nearest", "pricing", "process", "searchpath"},
     "accounts": {"files", "runners"},
     "check": {"excerpt", "lines", "process"},
     "configfile": {"files"},

