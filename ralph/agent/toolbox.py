@@ -26,8 +26,8 @@ _STOPPED = (
     "started elsewhere (a remote command, a background process) may still be running, so check before starting the "
     "same work again. The instruction to stop and wait still stands."
 )
-_FOR_THE_SYSTEM = ("file_path", "path", "command")
-"""The arguments that name a file or are run."""
+_FOR_THE_SYSTEM = ("file_path", "path", "command", "pattern", "glob", "type")
+"""The arguments that name a file, are run, or are arguments of a program."""
 
 _NOT_TRIED = "<tool_use_error>"
 _CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
@@ -154,7 +154,7 @@ def calls_of(blocks: Sequence[Block]) -> list[Call]:
 
 
 def _unusable(arguments: Mapping[str, object]) -> str:
-    """Why no path or command can be like this: the system knows no NUL in them, and no half of a character."""
+    """Return why the system cannot take an argument: it has a NUL, or half of a character; empty: it can."""
     for name in _FOR_THE_SYSTEM:
         value = jsonline.text(arguments.get(name))
         if "\0" in value:

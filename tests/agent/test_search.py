@@ -250,10 +250,49 @@ def test_grep_counts(use: Use, tree: Path, engine: str) -> None:
     assert cut == "src/m0.py:1\n\nFound 2 total occurrences across 2 files. with pagination = limit: 1"
 
 
+def test_grep_has_nothing_beyond_the_end(use: Use, tree: Path, engine: str) -> None:
+    shown = use("Grep", pattern="class", output_mode="content", offset=9).content
+    assert shown == "No entries at this offset\n\n[Showing results with pagination = offset: 9]"
+    counted = use("Grep", pattern="class", output_mode="count", offset=9).content
+    told = "Found 2 total occurrences across 2 files. with pagination = offset: 9"
+    assert counted == f"No entries at this offset\n\n{told}"
+    empty = use("Grep", pattern="nomatch", output_mode="content", offset=9).content
+    assert empty == "No matches found\n\n[Showing results with pagination = offset: 9]"
+
+
+@rows(
+    ("arguments", "said"),
+    [
+        ({"head_limit": -1}, "head_limit must be a whole number of 0 or more, got -1. Pass 0 for unlimited."),
+        ({"head_limit": 1.5}, "head_limit must be a whole number of 0 or more, got 1.5. Pass 0 for unlimited."),
+        ({"offset": -2}, "offset must be a whole number of 0 or more, got -2."),
+        ({"head_limit": 2.0, "offset": "1"}, ""),
+    ],
+)
+def test_grep_shows_whole_pages(use: Use, tree: Path, arguments: dict[str, object], said: str) -> None:
+    result = use("Grep", pattern="class", **arguments)
+    assert result.is_error == bool(said)
+    assert result.content == (
+        f"<tool_use_error>{said}</tool_use_error>" if said else "Found 1 file offset: 1\nsrc/m0.py"
+    )
+
+
+@rows("arguments", [{"-A": -1}, {"-B": 1.5}, {"-C": -1}, {"context": 10**23}])
+def test_ripgrep_judges_how_many_lines_are_shown(
+    use: Use, tree: Path, engine: str, arguments: dict[str, object]
+) -> None:
+    said = use("Grep", pattern="class", output_mode="content", **arguments)
+    (name,) = arguments
+    flag = "-C" if name == "context" else name
+    assert said.is_error
+    assert said.content.startswith(f"{REJECTED}error parsing flag {flag}: value is not a valid number: ")
+
+
 def test_grep_refuses(use: Use, tree: Path, engine: str) -> None:
     said = use("Grep", pattern="(").content
     assert said == f"{REJECTED}regex parse error:\n    (?:()\n    ^\nerror: unclosed group"
     assert "look-around" in use("Grep", pattern="a(?=b)", output_mode="content").content
+    assert use("Grep", pattern="x", glob="{a,b c}").content.startswith(f"{REJECTED}error parsing glob '{{a': unclosed ")
     assert use("Grep", pattern="x", type="nosuch").content == f"{REJECTED}unrecognized file type: nosuch"
     said = f"Path does not exist: nope. Note: your current working directory is {tree}."
     assert use("Grep", pattern="x", path="nope").content == said

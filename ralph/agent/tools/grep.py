@@ -8,7 +8,7 @@ from ralph import jsonline
 from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
 from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
-from ralph.agent.tools.outcomes import failed
+from ralph.agent.tools.outcomes import failed, rejected
 from ralph.agent.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
 
 _USUAL_LIMIT = 250
@@ -59,6 +59,8 @@ class Grep:
 
     def run(self, arguments: Mapping[str, object], desk: Desk) -> ToolResult:
         """Search."""
+        if fault := _fault(arguments):
+            return rejected(fault)
         given = text_argument(arguments, "path")
         place = desk.locate(given or ".")
         if refusal := desk.refusal(place, "read from"):
@@ -98,12 +100,30 @@ def _options(arguments: Mapping[str, object]) -> list[str]:
 
 
 def _context(arguments: Mapping[str, object]) -> list[str]:
-    """Return the flags for lines around a match: `context` comes before -C, and -C before -B and -A."""
+    """Return the flags for lines around a match: `context` comes before -C, and -C before -B and -A.
+
+    ripgrep judges the numbers, as with claude.
+    """
     for name in ("context", "-C"):
-        if (around := number_argument(arguments, name)) is not None:
-            return [f"-C{max(around, 0)}"]
-    given = [(name, number_argument(arguments, name)) for name in ("-B", "-A")]
-    return [f"{name}{max(lines, 0)}" for name, lines in given if lines is not None]
+        if around := _number_as_given(arguments, name):
+            return [f"-C{around}"]
+    return [f"{name}{lines}" for name in ("-B", "-A") if (lines := _number_as_given(arguments, name))]
+
+
+def _number_as_given(arguments: Mapping[str, object], name: str) -> str:
+    value = arguments.get(name)
+    is_fraction = isinstance(value, float) and not value.is_integer()
+    number = value if is_fraction else number_argument(arguments, name)
+    return "" if number is None else str(number)
+
+
+def _fault(arguments: Mapping[str, object]) -> str:
+    """Return why such a page cannot be shown; empty: it can."""
+    for name, hint in (("head_limit", " Pass 0 for unlimited."), ("offset", "")):
+        number = _number_as_given(arguments, name)
+        if number and not number.isdecimal():
+            return f"{name} must be a whole number of 0 or more, got {number}.{hint}"
+    return ""
 
 
 class _Page:
@@ -111,8 +131,8 @@ class _Page:
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
         wanted = number_argument(arguments, "head_limit")
-        self._limit = _USUAL_LIMIT if wanted is None or wanted < 0 else wanted
-        self._offset = max(number_argument(arguments, "offset") or 0, 0)
+        self._limit = _USUAL_LIMIT if wanted is None else wanted
+        self._offset = number_argument(arguments, "offset") or 0
         self.shown: list[str] = []
         self.total = 0
 
@@ -135,15 +155,22 @@ class _Page:
         return {**cut, **({"appliedOffset": self._offset} if self._offset else {})}
 
     @property
+    def nothing(self) -> str:
+        """What is said when there is no text to show."""
+        return "No entries at this offset" if self.total and not self.shown else "No matches found"
+
+    @property
     def told(self) -> str:
         words = {"appliedLimit": "limit", "appliedOffset": "offset"}
         return ", ".join(f"{words[name]}: {value}" for name, value in self.detail.items())
 
 
-def _globs(given: str) -> tuple[str, ...]:
+def _globs(given: str) -> list[str]:
     """Several globs may be given with blanks or commas between them; a comma in braces belongs to its glob."""
-    words = given.split()
-    return tuple(glob for word in words for glob in ([word] if "{" in word else word.split(",")) if glob)
+    globs: list[str] = []
+    for word in given.split():
+        globs += [word] if "{" in word and "}" in word else filter(None, word.split(","))
+    return globs
 
 
 def _files(names: list[str], search: Search, page: _Page) -> ToolResult:
@@ -153,7 +180,7 @@ def _files(names: list[str], search: Search, page: _Page) -> ToolResult:
     head = " ".join(part for part in (f"Found {len(shown)} {_files_word(len(shown))}", page.told) if part)
     told = "\n".join([head, *shown])
     if not shown:
-        beyond = f"No entries at this offset. [Showing results with pagination = {page.told}]"
+        beyond = f"{page.nothing}. [Showing results with pagination = {page.told}]"
         told = beyond if names else "No files found"
     return search.answer(told, {**detail, **page.detail}, is_empty=not names)
 
@@ -163,9 +190,7 @@ def _counts(found: list[tuple[str, int]], search: Search, page: _Page) -> ToolRe
     page.fill((f"{name}:{count}" for name, count in found), search)
     shown = "\n".join(page.shown)
     times = "occurrence" if matches == 1 else "occurrences"
-    told = (
-        f"{shown or 'No matches found'}\n\nFound {matches} total {times} across {len(found)} {_files_word(len(found))}."
-    )
+    told = f"{shown or page.nothing}\n\nFound {matches} total {times} across {len(found)} {_files_word(len(found))}."
     if page.told:
         told += f" with pagination = {page.told}"
     detail: dict[str, object] = {"mode": "count", "numFiles": len(found), "filenames": [], "content": shown}
@@ -180,7 +205,7 @@ def _content(
     content = "\n".join(page.shown)
     detail: dict[str, object] = {"mode": "content", "numFiles": 0, "filenames": [], "content": content}
     detail |= {"numLines": len(page.shown), "totalLines": page.total, **page.detail}
-    told = content or "No matches found"
+    told = content or page.nothing
     if page.told:
         told += f"\n\n[Showing results with pagination = {page.told}]"
     if len(told) > _SHOWN:
