@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,6 +166,38 @@ STOPPED = ("blocks",)
 # Claude Code leaves the last try now and then out of its own count (2.1.325).
 MISCOUNTED = ("usage", "model usage", "cost")
 
+# One file each, or files in the order of their times: claude has lines and counts of several files in any order.
+SEARCHES: list[dict[str, Any]] = [
+    {"type": "py"},
+    {"type": "py", "head_limit": 1, "offset": 1},
+    {"glob": "*.none"},
+    {"glob": "*.{py,log}", "path": "sub"},
+    {"glob": "sub/*.py", "path": "sub"},
+    {"path": "nowhere"},
+    {"path": "secret/key.py"},
+    {"type": "nonesuch"},
+    {"head_limit": -1},
+    {"output_mode": "count", "path": "old.py"},
+    {"output_mode": "count", "path": "old.py", "offset": 5},
+    *(
+        {"output_mode": "content", **more}
+        for more in (
+            {"path": "old.py"},
+            {"path": "old.py", "-A": 1},
+            {"path": "old.py", "-n": False, "-C": 1},
+            {"path": "old.py", "-o": True},
+            {"path": "old.py", "offset": 9},
+            {"path": "old.py", "-B": -1},
+            {"path": "sub"},
+            {"path": "crlf.txt"},
+            {"glob": "new*.txt"},
+            {"glob": "[z-a]"},
+            {"glob": "*.log"},
+        )
+    ),
+]
+GLOBS = ("*.py", "sub/*.py", "*.none", "[z-a]", f"{REPO}/*.py", f"{REPO}/sub/new.py", f"{REPO}/nowhere/*", "new*.txt")
+
 STORIES: dict[str, Story] = {
     "work": Story(
         [
@@ -268,6 +301,25 @@ STORIES: dict[str, Story] = {
         (*STREAM, *TRUSTED),
         messages(*["go"] * 4),
         env={"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},  # else claude lets it go on in the background
+    ),
+    "searches": Story(
+        [
+            *[Say(bash("touch -d @1 old.py; touch -d @2 sub/new.py")), Say("prepared")],
+            *[Say(tool("Grep", pattern="foo", **more)) for more in SEARCHES],
+            *[Say(tool("Glob", pattern=pattern)) for pattern in GLOBS],
+            Say("searched"),
+        ],
+        (*STREAM, *TRUSTED, "--disallowedTools", "Read(./secret/**)"),
+        messages("go", "go"),
+        files={
+            ".gitignore": "*.log\n",
+            "build.log": "foo\n",
+            "crlf.txt": "foo\r\n",
+            "new\nline.txt": "foo\n",
+            "old.py": "a\nfoo\nb\nc\nd\nfoo foo\n",
+            "secret/key.py": "foo\n",
+            "sub/new.py": "foo " + "x" * 600 + "\n",
+        },
     ),
     "Skill": Story(
         [Say(tool("Skill", skill="greet", args="bob")), Say(tool("Skill", skill="zqzq")), Say("done")],
