@@ -48,18 +48,35 @@ def shortened(line: bytes, longest: int) -> bytes:
         begin, end = found.start() + 1, found.end() - 1
         if end - begin <= longest:
             continue
-        whole = _WHOLE_CHARACTERS.match(line, begin, begin + longest)
-        cut = whole.end() if whole else begin
-        while cut > begin and line[cut] & 0xC0 == 0x80:  # within a character of several bytes
-            cut -= 1
+        cut = _whole_until(line, begin, begin + longest)
         pieces += line[kept:cut], f"… ({end - cut:,} bytes left out; the raw log has them)".encode()
         kept = end
     return b"".join((*pieces, line[kept:])) if pieces else line
 
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_WHOLE_CHARACTERS = re.compile(rb'[^"\\]*+(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*+)*+', re.DOTALL)
-"""Possessive, and without need of the last quote: nothing is tried twice, however long or torn the text is."""
+"""Possessive, and without need of the last quote: nothing is tried twice, however long or torn the text is.
+
+No alternatives within a possessive group: Python before 3.11.5 goes on in the middle of one that did not match.
+"""
+
+_LONGEST_ESCAPE = len(r"\uXXXX")
+
+
+def _whole_until(line: bytes, begin: int, cut: int) -> int:
+    """Move a cut in a JSON string back to where an escape, or a character of several bytes, begins."""
+    slash = line.rfind(b"\\", max(begin, cut - _LONGEST_ESCAPE + 1), cut)
+    if slash >= 0:
+        first = slash
+        while first > begin and line[first - 1 : first] == b"\\":
+            first -= 1
+        is_escaped = (slash - first) % 2 == 1
+        length = _LONGEST_ESCAPE if line[slash + 1 : slash + 2] == b"u" else 2
+        if not is_escaped and slash + length > cut:
+            return slash
+    while cut > begin and line[cut] & 0xC0 == 0x80:
+        cut -= 1
+    return cut
 
 
 def encode(value: object) -> str:
