@@ -1,5 +1,6 @@
 """Durable execution: a goal's work goes on where it was, whatever became of the process. The only door to DBOS."""
 
+import importlib
 import os
 import socket
 import uuid
@@ -48,6 +49,8 @@ class DbosEngine:
     """DBOS on the database of the queue."""
 
     def __init__(self, url: str) -> None:
+        # DBOS loads it, and as long as it is half loaded, queries of other threads can fail (2.1): the dashboard's did.
+        importlib.import_module("sqlalchemy.orm")
         self._url = url
 
     def launch(self, pursue: Pursue) -> set[str]:

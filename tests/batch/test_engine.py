@@ -61,3 +61,12 @@ def test_what_is_made_of_its_tables_is_what_it_makes_itself(tmp_path: Path) -> N
         assert ours.execute("select version from dbos_migrations").fetchall() == version
     assert set(made) <= set(found)
     assert len(made) > 10
+
+
+def test_sqlalchemy_is_loaded_whole_before_any_thread_can_ask_for_it() -> None:
+    """DBOS loads the ORM. A dashboard that asked the database in the middle of that broke (seen on a busy machine)."""
+    script = "import sys; from ralph.batch.engine import DbosEngine; DbosEngine('sqlite://'); print(*sys.modules)"
+    asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(asked.stdout.split())
+    assert "sqlalchemy.orm.exc" in loaded
+    assert "dbos" not in loaded, "that takes long, and nobody asks for it from another thread"
