@@ -70,6 +70,11 @@ class Saved:
     """The settings that stood in `.env`, which an agent can write."""
     counted: str
     """The last raw log whose cost is in the run's spend."""
+    through: int | None = None
+    """The last iteration that the run's notes and check know of: a kill can leave a later one in `progress.jsonl`.
+
+    None: an earlier ralph has not said.
+    """
     rebuilt_because: str = ""
     """Why the directory did not tell, if it did not."""
 
@@ -130,7 +135,7 @@ class Journal:
             )
         if version < VERSION or not jsonline.text(document.get("run")):
             return Damaged(f"{path} is damaged (it names no run)")
-        exit_code = document.get("exit_code")
+        exit_code, finished = document.get("exit_code"), document.get("finished")
         return Saved(
             _run_from(document, self._progress()),
             jsonline.text(document.get("goal_path")),
@@ -142,6 +147,7 @@ class Journal:
             exit_code if isinstance(exit_code, int) else None,
             {name: jsonline.text(value) for name, value in jsonline.mapping(document.get("dotenv")).items()},
             jsonline.text(document.get("counted")),
+            finished if isinstance(finished, int) else None,
         )
 
     def set_aside_damaged(self) -> None:
@@ -261,6 +267,7 @@ class Journal:
             "goal_digest": goal_digest,
             "branch": run.branch,
             "base": run.base,
+            "finished": run.finished,
             "spend": asdict(run.spend),
             "failures": run.failures,
             "failed": run.failed,

@@ -48,14 +48,18 @@ def spend_in_commits(run: str, commits: Sequence[Commit]) -> Spend:
     return spend
 
 
-def reconciled(run: Run, commits: Sequence[Commit]) -> tuple[Run, list[str]]:
-    """Set the run's history to what is committed, and say what that changed."""
+def reconciled(run: Run, commits: Sequence[Commit], through: int | None = None) -> tuple[Run, list[str]]:
+    """Set the run's history to what is committed, and say what that changed.
+
+    `through` is the last iteration that its notes and check know of, where that was saved.
+    """
     history = _history(run.id, _read(commits))
     recorded = {item.commit: item for item in run.history.iterations}
     history = History(tuple(_trusted(recorded.get(item.commit), item) for item in history.iterations))
-    if history == run.history:
+    after, before = (known.next_number - 1 for known in (history, run.history))
+    before = before if through is None else min(before, through)
+    if history == run.history and after == before:
         return run, []
-    before, after = run.history.next_number - 1, history.next_number - 1
     if after > before:
         return (
             replace(run, history=history, failures=0, notes=(), check=None),

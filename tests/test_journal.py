@@ -123,6 +123,14 @@ def test_what_is_saved_is_loaded(
     assert saved_and_loaded(tmp_path_factory.mktemp("runs") / "speed", run) == run
 
 
+def test_a_state_tells_through_which_iteration_it_speaks(tmp_path: Path) -> None:
+    saved_and_loaded(tmp_path / "goal", Run("id", "goal", "main", None, History((iteration(1),))))
+    Journal(tmp_path / "goal").record(iteration(2))  # and then ralph was killed
+    saved = Journal(tmp_path / "goal").load()
+    assert isinstance(saved, Saved)
+    assert (saved.run.finished, saved.through) == (2, 1)
+
+
 def test_a_run_that_has_barely_begun_is_loaded(tmp_path: Path) -> None:
     run = Run(id="r", goal="speed", branch="", base=None)
     assert saved_and_loaded(tmp_path / "speed", run) == run

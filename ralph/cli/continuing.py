@@ -116,7 +116,7 @@ def _refuse_changed_dotenv(saved: Saved, prepared: Prepared) -> None:
 def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
     """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
     commits = prepared.repo.iteration_commits(saved.run.base)
-    run, said = reconciled(saved.run, commits)
+    run, said = reconciled(saved.run, commits, saved.through)
     run, ignored = _with_summary(run, journal, prepared.settings.rhythm)
     logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
     uncounted = [_spend_in(log, saved, prepared) for log in logs]

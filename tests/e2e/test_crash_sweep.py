@@ -30,6 +30,17 @@ def test_a_run_killed_at_any_call_goes_on_without_loss(tmp_path: Path, ralph: Ra
     assert reached >= 0.9 * len(chosen), "the runs differ too much from the one that was traced"
 
 
+def test_a_run_killed_between_two_records_of_an_iteration_tells_nothing_of_the_one_before(
+    tmp_path: Path, ralph: Ralph
+) -> None:
+    """The second iteration stands in `progress.jsonl`, and `run.json` still has the red check of the first."""
+    closed = Point("close", 2, "of progress.jsonl", file="progress.jsonl")
+
+    hit, wrong = crash(tmp_path / "killed", ralph, tools.strace(), closed)
+
+    assert (hit, wrong) == (True, [])
+
+
 def test_the_sweep_sees_a_recovery_that_is_broken(tmp_path: Path, ralph: Ralph) -> None:
     """The negative control: the same ralph, but deaf to the trailers of its commits."""
     strace = tools.strace()

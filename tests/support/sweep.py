@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from ralph.journal import repo_key
 from ralph.pricing import Tokens, shipped
 from tests.support.git_repos import Commit, commits
 from tests.support.goals import CHECK_42, raw_logs, result, run_directory, state, write_check
@@ -52,6 +53,8 @@ class Point:
     call: str
     number: int
     line: str
+    file: str = ""
+    """Only calls count that name this file in the run's directory: of others one run makes more than the next."""
 
     def __str__(self) -> str:
         return f"{self.call} {self.number}: {self.line[:160]}"
@@ -116,7 +119,9 @@ def crash(directory: Path, ralph: Ralph, strace: str, point: Point) -> tuple[boo
     """Kill a run at this point and go on with it; tell whether the point was reached, and all that is wrong then."""
     run = make_run(directory, ralph)
     inject = f"inject={point.call}:signal=KILL:when={point.number}"
-    under = [strace, "-o", "/dev/null", "-e", f"trace={point.call}", "-e", inject]
+    state = Path(run.stage.ralph.env["RALPH_DIR"]) / "runs" / repo_key(run.repo) / "goal"  # nobody has made it yet
+    only = ["-P", str(state / point.file)] if point.file else []
+    under = [strace, "-o", "/dev/null", *only, "-e", f"trace={point.call}", "-e", inject]
     first = run.stage.ralph("run", "goal.md", under=under)
     before = commits(run.repo)
     if first.exit_code == 0:  # it made one call less this time; what it left must be right all the same
@@ -166,6 +171,8 @@ def violations(run: Run, before: Sequence[Commit]) -> Iterator[str]:
     yield from _wrong_ledger(run, found, runs.get(current, []))
     if not all(STANDARD_SUMMARY in prompt and "## Iteration 2" in prompt for prompt in run.agents[2].heard):
         yield "the third iteration was not told what the first had come to"
+    if any("# The check is red" in prompt for prompt in run.agents[2].heard):
+        yield "the third iteration was told that the claim of the second was refused, which made none"
     fsck = subprocess.run(["git", "fsck", "--strict"], cwd=run.repo, capture_output=True, text=True)
     if fsck.returncode != 0:
         yield f"git fsck: {fsck.stdout}{fsck.stderr}"
