@@ -244,7 +244,8 @@ def test_a_budget_for_a_model_without_a_price_is_refused(run: Any, script: Path)
     assert run("-p", "go", "--model", f"scripted:{script}", "--max-budget-usd", "1").exit_code == 0
 
 
-def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["CLAUDE_CODE_TMPDIR", "TMPDIR"])  # as claude has it (2.1.325)
+def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path: Path, name: str) -> None:
     session, place = "11111111-2222-3333-4444-555555555555", tmp_path / "temporary"
     trap = place / f"ralph-claude-{session}"
     trap.mkdir(parents=True)
@@ -252,7 +253,7 @@ def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path
     call = {"type": "tool_use", "name": "Bash", "input": {"command": "seq 20000"}}
     (tmp_path / "s.json").write_text(json.dumps([[[call], [{"type": "text", "text": "end"}]]]))
     flags = ("--model", f"scripted:{tmp_path / 's.json'}", "--allowedTools=Bash", "--session-id", session, *STREAM)
-    done = run("-p", "go", *flags, env={"CLAUDE_CODE_TMPDIR": str(place)})
+    done = run("-p", "go", *flags, env={"CLAUDE_CODE_TMPDIR": "", name: str(place)})
     kept = Path(
         next(event for event in done.events if event["type"] == "user")["tool_use_result"]["persistedOutputPath"]
     )
@@ -261,10 +262,12 @@ def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path
     assert kept.parent != trap
     assert kept.parent.stat().st_mode & 0o777 == 0o700
     assert not (tmp_path / "precious").exists()
-    again = run("-p", "go", *flags, "--disallowedTools=Bash", env={"CLAUDE_CODE_TMPDIR": str(place)})
+    again = run("-p", "go", *flags, "--disallowedTools=Bash", env={"CLAUDE_CODE_TMPDIR": "", name: str(place)})
     assert again.exit_code == 0
     assert sorted(place.iterdir()) == sorted([trap, kept.parent])
-    refused = run("-p", "go", "--model", f"scripted:{tmp_path / 's.json'}", env={"CLAUDE_CODE_TMPDIR": "/dev/null/x"})
+    refused = run(
+        "-p", "go", "--model", f"scripted:{tmp_path / 's.json'}", env={"CLAUDE_CODE_TMPDIR": "", name: "/dev/null/x"}
+    )
     assert (refused.exit_code, refused.stderr) == (1, "ralph-claude: /dev/null/x: Not a directory\n")
 
 
