@@ -1,8 +1,7 @@
 """A scout's pass: one session that reads the repository and answers with a map of it; failures go by the table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from ralph.events import Event, Tag, Text
 from ralph.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
@@ -10,15 +9,6 @@ from ralph.patience import Patience
 from ralph.runners import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
 from ralph.verdict import Reply, Verdict, without_promise
-
-
-class Undone(Protocol):
-    @property
-    def deeds(self) -> Sequence[str]: ...
-    @property
-    def drawn(self) -> str:
-        """The map, if the session has written it to its place by itself; else empty."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +19,10 @@ class ScoutKit:
     request: Callable[[str], Request]
     """The request for a session with this id."""
     open_logs: Callable[[], Logs]
-    undo: Callable[[], Undone]
-    """Undo what a session changed; say what that was."""
+    written_map: Callable[[], str]
+    """The map, if the session has written it to its place by itself; else empty."""
+    renew: Callable[[], object]
+    """Give the next session a tree that no session has changed."""
     observe: Callable[[Event], None]
     patience: Patience
     woken: Callable[[], bool]
@@ -54,18 +46,16 @@ def scout(kit: ScoutKit) -> Survey:
     tries = Tries()
     while True:
         report = hold_session(kit.request(kit.new_id()), kit.open_logs(), kit.session)
-        undone = kit.undo()
-        for deed in undone.deeds:
-            kit.observe(Text(Tag.SYS, f"the scout {deed}"))
         kit.patience.leave_if_interrupted()
         match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random()):
             case Finished():
-                drawn = undone.drawn or _map_in(report, kit.session.runner.reply)
+                drawn = kit.written_map() or _map_in(report, kit.session.runner.reply)
                 return Survey(drawn) if drawn else Survey("", 1, "the scout ended without a map")
             case Again(reason, tries, not_before):
                 kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
                 if not_before is not None:
                     kit.patience.wait(reason, not_before, kit.woken)
+                kit.renew()
             case Failed(reason) | Limited(reason):
                 return Survey("", 1, f"{reason} (raw log: {report.log})")
             case Blocked(reason, hint):

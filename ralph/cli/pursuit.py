@@ -9,11 +9,11 @@ from ralph.check import require_program
 from ralph.cli.agents import version_of
 from ralph.cli.continuing import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.cli.greeting import farewell, greeting, next_steps
-from ralph.cli.ground import refuse_after_a_cut_pass
 from ralph.cli.notices import RunNotices, note_on_stderr
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, passed_over, stands, surround
+from ralph.cli.throwaway import clean_up_after_a_kill
 from ralph.cli.workplace import Workplace, listed
 from ralph.dossier import Facts, dossier
 from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
@@ -57,7 +57,7 @@ class Pursuit:
                 self._refuse_early()
                 held.enter_context(self.lock)
                 self._mail_before = Mailbox(self.journal.directory).size
-                refuse_after_a_cut_pass(self.asked.place.root, self.journal.directory.parent)
+                clean_up_after_a_kill(self.asked.place.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.callback(self._end_notices)  # before the guardian's end, which is that of all that ralph started
                 held.enter_context(self.stage.signals.watched())

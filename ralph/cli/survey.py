@@ -1,24 +1,26 @@
-"""One `ralph understand`: a scout's pass over a work tree that is then as it was, but for the map."""
+"""One `ralph understand`: a scout reads a throwaway clone of the repository, and only its map comes back."""
 
 import contextlib
+import os
 import random
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph import __version__, environ, gitrepo, protected, settings
 from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
-from ralph.cli.ground import Ground, cut_passes, journal_of_passes, refuse_after_a_cut_pass, store_in
+from ralph.cli.notices import note_on_stderr
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, Surroundings, passed_over, stands, surround
+from ralph.cli.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_a_kill
 from ralph.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.events import RunEnded, RunStarted, Tag, Text
 from ralph.files import replace_file
-from ralph.journal import LogFiles, repo_key
+from ralph.journal import Journal, LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
 from ralph.quantities import format_duration, format_money, timestamp
 from ralph.recorder import Recorder
@@ -27,7 +29,6 @@ from ralph.runners import Request
 from ralph.scouting import ScoutKit, Survey, scout
 from ralph.steering import Act
 from ralph.ui.telling import Detail
-from ralph.windows import EXCLUDES
 
 NO_GOAL = "ralph understand"
 """What stands in the lock of the tree instead of a goal's name, in which there is no space."""
@@ -48,45 +49,46 @@ class Surveying:
         self.env = environ.without_redirections()
         self.repo, directory = _place(self.env)
         self.root = self.repo.root
-        place = self.root / MAP
-        if place.is_symlink() or (place.exists() and not place.is_file()):
-            raise UsageError(f"{place} is no plain file", "remove it: the map is written there")
+        _require_place_for_map(self.root)
         self.agent = choose_agent(settings.load(env=self.env, root=self.root, flags=written), self.root, self.env)
         require_file(self.agent.settings.scout, "scout", self.root)
         self.prompt = Prompts(self.root / ".ralph" / "prompts").scout(self.root, reply=self.agent.runner.reply)
         self.lock = RepoLock(directory, NO_GOAL, self.root)
-        self.journal = journal_of_passes(directory)
+        self.journal = Journal(directory / PASSES)
+        self.clone = ThrowawayClone(self.repo, self.journal.directory)
         at = timestamp(time.time()).replace(":", "")
         self.kept_map = self.journal.directory / f"codebase-map-{at}.md"
-        self.stage = Stage(self.root, flags.detail, as_json=flags.json)
+        self.keeps_a_map = False
+        self.stage = Stage(self.clone.path, flags.detail, as_json=flags.json)
 
     def carry_out(self) -> int:
         self.lock.probe()
         with contextlib.ExitStack() as held:
             with refusing_a_bad_disk():
                 held.enter_context(self.lock)
-                refuse_after_a_cut_pass(self.root, self.journal.directory.parent)
+                clean_up_after_a_kill(self.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.enter_context(self.stage.signals.watched())
+                held.callback(self._remove_clone)  # while signals only leave a mark: a second Ctrl-C does not stop it
                 held.callback(self.stage.finish_lines)
                 self.journal.open()
                 held.callback(self.journal.close)
-                self.repo.exclude(EXCLUDES)
                 self.around = self._surround()
-                store = store_in(self.journal.directory, timestamp(time.time()))
-                self.ground = Ground.take(self.repo, store, self.journal.undone, self._pause)
-                held.callback(self.ground.leave)
+                left_out = self._make_clone()
             recorder = self.stage.recorder(self.journal, spent=Spend())
             self.stage.say(self._greeting(), first=True)
             recorder(self._started())
             unsaid = [self.around.note] if self.around.note and not self.stage.greets else []
-            for note in (*passed_over(self.root, self.env), *unsaid):
+            for note in (*passed_over(self.root, self.env), *unsaid, *_unseen(left_out)):
                 recorder(Text(Tag.SYS, note))
             return self._survey(recorder)
 
     def _surround(self) -> Surroundings:
-        """Settle the environment of the agent, before the tree is taken down: `.envrc` may add to it."""
-        return surround(
+        """Settle the environment of the agent before the tree is copied: `.envrc` may add to the tree.
+
+        It is evaluated in the user's repository, where it is trusted; what it names there, PATH say, stays there.
+        """
+        around = surround(
             stands(self.root, self.env),
             self.stage,
             self.env,
@@ -94,6 +96,22 @@ class Surveying:
             timeout=self.agent.settings.envrc_timeout,
             beginning=Beginning(None),
         )
+        env = {name: value for name, value in around.env.items() if name != "OLDPWD"}
+        return replace(around, env=env | {"PWD": str(self.clone.path)})
+
+    def _make_clone(self) -> Mapping[str, LeftOut]:
+        """Give the next session the repository as the user has it now; return what it will not see."""
+        left_out = self.clone.make(self._pause)
+        self.map_before = _written(self.clone.path / MAP)
+        return left_out
+
+    def _remove_clone(self) -> None:
+        try:
+            self.clone.remove()
+        except DiskError as error:  # the map is written: not worth a failure
+            note_on_stderr(
+                f"the scout's copy of the repository is left, and the next start removes it: {error.message}"
+            )
 
     def _pause(self) -> None:
         if (number := self.stage.signals.first) is not None:
@@ -102,6 +120,8 @@ class Surveying:
     def _survey(self, recorder: Recorder) -> int:
         try:
             survey = scout(self._kit(recorder))
+            # Whatever it says of its own place is true of the user's.
+            survey = replace(survey, map=survey.map.replace(str(self.clone.path), str(self.root)))
             if survey.map:
                 self._write(survey.map)
         except Interrupted as stopped:
@@ -109,8 +129,8 @@ class Surveying:
         except (RalphError, OSError) as error:
             where = error.filename if isinstance(error, OSError) else ""
             fault = error if isinstance(error, RalphError) else DiskError(where or self.journal.directory, error)
-            with contextlib.suppress(RalphError, OSError):  # the fault that came first is told
-                self.ground.put_back()
+            if isinstance(fault, UsageError):  # too late for bad usage: this is a failure
+                fault = RalphError(fault.message, fault.hint)
             with contextlib.suppress(DiskError):
                 recorder(RunEnded(1, str(fault), proven=False))
             raise fault from error
@@ -121,14 +141,14 @@ class Surveying:
     def _kit(self, recorder: Recorder) -> ScoutKit:
         def open_logs() -> LogFiles:
             recorder.meter = recorder.meter.next_session()
-            self.ground.begin_session()
             return self.journal.log_files(self.agent.settings.agent, "scout", 1, timestamp(time.time()))
 
         return ScoutKit(
             session=self.stage.session_kit(self.agent, recorder, self.around.env),
             request=self._request,
             open_logs=open_logs,
-            undo=self.ground.put_back,
+            written_map=self._written_map,
+            renew=self._make_clone,
             observe=recorder,
             patience=self.stage.patience(recorder),
             woken=self._woken,
@@ -150,14 +170,19 @@ class Surveying:
             read_only=True,
         )
 
-    def _replaces(self, drawn: str) -> bool:
-        return bool(self.ground.map) and self.ground.map.decode("utf-8", "replace").strip() != drawn
+    def _written_map(self) -> str:
+        """The map that the session wrote to its place in the clone; empty if it wrote none."""
+        now = _written(self.clone.path / MAP)
+        return now[0].decode("utf-8", "replace").strip() if now != self.map_before else ""
 
     def _write(self, drawn: str) -> None:
         """Put the map in its place; the one before it is kept in the journal."""
+        _require_place_for_map(self.root)  # it was some time ago that this was looked at
         path = self.root / MAP
-        if self._replaces(drawn):
-            replace_file(self.kept_map, self.ground.map)
+        before = path.read_bytes() if path.exists() else b""
+        if before and before.decode("utf-8", "replace").strip() != drawn:
+            replace_file(self.kept_map, before)
+            self.keeps_a_map = True
         path.parent.mkdir(exist_ok=True)
         replace_file(path, drawn.rstrip() + "\n", mode=0o644)
         for snapshot in self.journal.directory.parent.glob("*/snapshot"):
@@ -189,9 +214,6 @@ class Surveying:
             yield "envrc", self.around.header
         for note in self.agent.settings.notes:
             yield "note", note
-        if unread := self.ground.unread:
-            shown = ", ".join(unread[:5]) + (f" and {len(unread) - 5} more" if len(unread) > 5 else "")
-            yield "note", f"cannot be read, and is not put back should the agent change it: {shown}"
         yield "", ""
 
     def _farewell(self, survey: Survey, spend: Spend) -> Iterator[tuple[str, str]]:
@@ -201,33 +223,14 @@ class Surveying:
             lines = len(survey.map.splitlines())
             size = f"{lines} line{'' if lines == 1 else 's'}"
             yield "result", f"the map is {MAP}, {size}; workers read it from now on"
-            if self._replaces(survey.map):
+            if self.keeps_a_map:
                 yield "", f"the one before is kept: {self.kept_map}"
         else:
             yield "result", f"failed: {survey.reason}" if survey.exit_code == 1 else survey.reason
         yield "", f"{cost} · {spent_tokens(spend)} · {format_duration(self.stage.seconds)}"
         yield "files", f"raw logs in {self.journal.logs}"
-        if self.ground.has_undone:
-            yield "", f"what the scout had put in place of something, or added, is kept in {self.journal.undone}"
         if survey.hint:
             yield "next", survey.hint
-
-
-def put_back() -> Iterator[str]:
-    """Put the tree back as it was before a pass that was cut off; say what that undid."""
-    repo, directory = _place(environ.without_redirections())
-    lock, journal = RepoLock(directory, NO_GOAL, repo.root), journal_of_passes(directory)
-    lock.probe()
-    with lock:
-        grounds = cut_passes(repo.root, directory)
-        if not grounds:
-            raise UsageError("no `ralph understand` was cut off here and left changes: there is nothing to put back")
-        deeds: list[str] = []
-        for ground in reversed(grounds):  # the oldest last: that is how it was before all of them
-            deeds += ground.put_back().deeds
-            ground.leave()
-    yield from deeds
-    yield f"the tree is as it was, but for what is said; what stood there instead is in {journal.undone}"
 
 
 def _place(env: Mapping[str, str]) -> tuple[gitrepo.Repo, Path]:
@@ -241,3 +244,32 @@ def _place(env: Mapping[str, str]) -> tuple[gitrepo.Repo, Path]:
     if ralph_dir.resolve().is_relative_to(repo.root):
         raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
     return repo, ralph_dir / "runs" / repo_key(repo.root)
+
+
+def _require_place_for_map(root: Path) -> None:
+    """Refuse a place where the map cannot be written, or from which a link leads elsewhere."""
+    protected.require_plain_directory(root)
+    place = root / MAP
+    if place.is_symlink() or (place.exists() and not place.is_file()):
+        raise UsageError(f"{place} is no plain file", "remove it: the map is written there")
+    folder = place.parent if place.parent.exists() else root
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{folder} cannot be written: the map is to be {place}", "make it writable")
+
+
+def _unseen(left_out: Mapping[str, LeftOut]) -> list[str]:
+    """Say what the scout does not see, one line for each reason."""
+    lines: list[str] = []
+    for why in LeftOut:
+        paths = [path for path, reason in left_out.items() if reason is why]
+        shown = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        lines += [f"not shown to the scout ({why}): {shown}"] if paths else []
+    return lines
+
+
+def _written(path: Path) -> tuple[bytes, int]:
+    """A file's bytes, and when they were written: a scout that writes the same again has written it. A link is none."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and not path.is_symlink():
+            return path.read_bytes(), path.stat().st_mtime_ns
+    return b"", 0

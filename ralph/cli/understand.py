@@ -1,7 +1,5 @@
 """`ralph understand`: flags in, a map of the code base, an exit code out."""
 
-from typing import Annotated
-
 import typer
 
 from ralph.cli import flags
@@ -16,30 +14,22 @@ def understand(
     iteration_timeout: flags.IterationTimeout = None,
     idle_timeout: flags.IdleTimeout = None,
     as_json: flags.AsJson = False,
-    undo: Annotated[
-        bool, typer.Option("--put-back", help="Put the tree back as it was before a pass that was killed, and end.")
-    ] = False,
     quiet: flags.Quiet = False,
     verbose: flags.Verbose = False,
 ) -> None:
     """Let a scout read the repository and write .ralph/codebase-map.md, which later workers are given.
 
-    It is a read-only pass: whatever else the agent changes in the tree is undone, and said.
+    The scout works in a throwaway clone with your uncommitted and untracked files: nothing it changes there comes back.
 
     Exit codes: 0 the map is written, 1 failed, 2 bad usage, 3 a bug in ralph, 6 blocked, 129/130/143 stopped by a
     signal.
     """
-    from ralph.cli.survey import SurveyFlags, Surveying, put_back
+    from ralph.cli.survey import SurveyFlags, Surveying
     from ralph.errors import UsageError
-    from ralph.ui.sanitise import visible
     from ralph.ui.telling import Detail
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "choose one of them")
-    if undo:
-        for line in put_back():
-            typer.echo(visible(line))
-        return
     written = {
         "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
         "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout,

@@ -188,6 +188,36 @@ def test_a_disk_that_is_read_only(
     assert numbers(repo) == ["1", "2"]
 
 
+def test_a_disk_with_no_room_for_a_scouts_clone(
+    repo: Path, state_disk: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script([summary("a map")])
+    (repo / "large.bin").write_bytes(b"x" * 1_200_000)
+
+    done = ralph("understand")
+
+    assert_clear(done, 2, state_disk, "No space left on device")
+    assert not agent.starts
+    assert not list(state_disk.glob("runs/*/.understand/clone"))
+
+    (repo / "large.bin").unlink()
+    assert ralph("understand").exit_code == 0
+
+
+def test_a_repository_that_is_read_only_is_not_mapped(
+    tmp_path: Path, mount: Mount, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script([summary("a map")])
+    disk = mount(tmp_path / "disk", "1m")
+    repo = make_repo(disk / "repo", {"a.txt": "a"})
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+
+    done = ralph("understand", cwd=repo)
+
+    assert_clear(done, 2, repo, "cannot be written")
+    assert not agent.starts
+
+
 def test_windows_that_cannot_be_written_do_not_matter(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([summary("one")], [summary("DONE")])
     (repo / ".ralph").mkdir()

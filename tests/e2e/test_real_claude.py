@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ralph.journal import repo_key
 from tests.support import tools
 from tests.support.api_replies import Fail, Reply, Say, text, thinking, tool, usage_limit_headers
 from tests.support.git_repos import commits, git
@@ -274,3 +275,19 @@ def test_the_count_is_the_endpoints_over_retries_and_what_a_background_task_wake
     assert done.exit_code == 0, done.stdout + done.stderr
     assert [event["end"] for event in done.events_of("session_ended")] == ["ok", "error", "done"]
     assert result(repo)["tokens"] == api.ledger.tokens.total
+
+
+def test_a_scout_reads_what_is_not_committed_in_its_clone(
+    repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages, world: Path
+) -> None:
+    """Claude reads what is in its working directory without asking, also in one that nobody has trusted."""
+    (repo / "README.md").write_text("changed, and not committed\n")
+    clone = world / "ralph" / "runs" / repo_key(repo) / ".understand" / "clone" / repo.name
+    api = messages_api([Say(tool("Read", file_path=str(clone / "README.md"))), summary(f"# Map\n\n{clone}/README.md")])
+
+    done = run_claude(api, "understand", "--json")
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "changed, and not committed" in json.dumps(api.ledger.main[1].request["messages"])
+    assert (repo / ".ralph" / "codebase-map.md").read_text() == f"# Map\n\n{repo}/README.md\n"
+    assert not clone.exists()

@@ -1,22 +1,26 @@
-"""`ralph understand`: a map of the code base, and a tree that is otherwise as it was."""
+"""`ralph understand`: a map of the code base, by a scout that works in a throwaway clone."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support import any_agent
+from tests.support import any_agent, tools
 from tests.support.any_agent import any_agent as make_agent
 from tests.support.any_agent import run as shell
 from tests.support.any_agent import say
-from tests.support.git_repos import commits, git
+from tests.support.git_repos import commit_all, commits, git, make_repo
 from tests.support.goals import write_check, write_goal
 from tests.support.ralph_process import Ralph
 from tests.support.scripted_agent import ClaudeScript, Step, api_error, hang, run, summary, write
 from tests.support.scripted_agent import exit as exit_with
+from tests.support.waiting import wait_until
 
 THE_MAP = "# What this is\n\nAn example.\n\n## Layout\n\n- README.md"
 
@@ -25,11 +29,20 @@ def the_map(repo: Path) -> str:
     return (repo / ".ralph" / "codebase-map.md").read_text()
 
 
-def everything(repo: Path) -> dict[str, bytes]:
-    """Every file of the tree but ralph's own and git's."""
-    ours = (repo / ".git", repo / ".ralph")
-    files = [path for path in repo.rglob("*") if path.is_file() and not any(path.is_relative_to(own) for own in ours)]
-    return {str(path.relative_to(repo)): path.read_bytes() for path in files}
+def everything(repo: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file and link of the repository with its mode: the tree, and git's own index, refs, hooks and settings."""
+    found: dict[str, tuple[int, bytes]] = {}
+    for path in repo.rglob("*"):
+        state = path.lstat()
+        if not stat.S_ISDIR(state.st_mode):
+            content = os.fsencode(path.readlink()) if stat.S_ISLNK(state.st_mode) else path.read_bytes()
+            found[str(path.relative_to(repo))] = (state.st_mode, content)
+    return found
+
+
+def clones(world: Path) -> list[Path]:
+    """The throwaway clones that are there."""
+    return list((world / "ralph").glob("runs/*/.understand/clone"))
 
 
 def test_the_map_is_written_and_given_to_later_workers(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
@@ -51,43 +64,11 @@ def test_the_map_is_written_and_given_to_later_workers(repo: Path, ralph: Ralph,
     assert THE_MAP in agent.heard[1]
 
 
-def test_whatever_else_the_scout_changes_is_undone_and_said(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript
-) -> None:
-    (repo / "mine.txt").write_text("not committed yet\n")
-    (repo / "staged.txt").write_text("staged\n")
-    git(repo, "add", "staged.txt")
-    before, head, status = everything(repo), git(repo, "rev-parse", "HEAD"), git(repo, "status", "--porcelain")
-    claude_script(
-        [
-            write("README.md", "overwritten"),
-            write("junk.txt", "junk"),
-            run(
-                "rm mine.txt; git add -A; git commit -qm sneaky; git switch -qc elsewhere; echo x > .ralph/config.toml"
-            ),
-            summary(THE_MAP),
-        ]
-    )
-
-    done = ralph("understand")
-
-    assert done.exit_code == 0, done.stdout + done.stderr
-    assert everything(repo) == before
-    assert git(repo, "rev-parse", "HEAD") == head
-    assert git(repo, "branch", "--show-current") == "main"
-    assert git(repo, "status", "--porcelain").replace("?? .ralph/\n", "") == status
-    assert not (repo / ".ralph" / "config.toml").exists()
-    for deed in ("README.md", "junk.txt", "mine.txt"):
-        assert any(deed in line and "undone" in line for line in done.stdout.splitlines()), deed
-    assert the_map(repo) == THE_MAP + "\n"
-
-
 def test_a_scout_that_writes_the_map_itself_may(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([run("mkdir -p .ralph"), write(".ralph/codebase-map.md", THE_MAP), summary("I wrote the map.")])
     done = ralph("understand")
     assert done.exit_code == 0, done.stdout + done.stderr
     assert the_map(repo) == THE_MAP + "\n"
-    assert "that was undone" not in done.stdout
 
 
 def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
@@ -163,52 +144,11 @@ def test_half_a_map_of_a_crashed_scout_is_no_match_for_the_next_ones_answer(
     assert the_map(repo) == THE_MAP + "\n"
 
 
-def test_a_tree_that_cannot_be_put_back_keeps_its_copies_and_names_them(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
-) -> None:
-    claude_script([write("README.md", "overwritten"), summary(THE_MAP)])
-    assert ralph("understand").exit_code == 0
-    (undone,) = (world / "ralph" / "runs").glob("*/.understand/undone")
-    shutil.rmtree(undone)
-    undone.touch()  # nothing can be moved aside any more
-    (repo / "README.md").write_text("my own, not committed\n")
-
-    done = ralph("understand")
-
-    assert done.exit_code == 1, done.stdout
-    assert "while the tree was put back" in done.stderr
-    store = Path(done.stderr.split("is in ")[1].strip())
-    assert (store / "README.md").read_text() == "my own, not committed\n"
-    assert ralph("understand").exit_code == 2, "nor is anything begun before the user has looked"
-
-
-def test_the_judge_is_put_back_even_where_git_ignores_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
-    (repo / ".gitignore").write_text("/.ralph/\n")
-    write_check(repo)
-    before = (repo / ".ralph" / "check").read_text()
-    claude_script(
-        [run("printf '#!/bin/sh\\n' > .ralph/check; echo 'agent = \"codex\"' > .ralph/config.toml"), summary(THE_MAP)]
-    )
-    done = ralph("understand")
-    assert done.exit_code == 0, done.stdout + done.stderr
-    assert (repo / ".ralph" / "check").read_text() == before
-    assert not (repo / ".ralph" / "config.toml").exists()
-    assert "the scout changed .ralph/check; that was undone" in done.stdout
-
-
 def test_a_bare_claim_is_no_map(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([summary("DONE")])
     done = ralph("understand")
     assert (done.exit_code, "the scout ended without a map" in done.stdout) == (1, True)
     assert not (repo / ".ralph" / "codebase-map.md").exists()
-
-
-def test_a_scout_that_deletes_the_repository_is_named(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
-    before = everything(repo)
-    claude_script([run("rm -rf .git README.md"), summary(THE_MAP)])
-    done = ralph("understand")
-    assert (done.exit_code, "the agent deleted .git" in done.stderr) == (1, True), done.stderr
-    assert everything(repo) == before
 
 
 def test_a_place_for_the_map_that_is_none_is_refused_at_once(
@@ -228,106 +168,17 @@ def test_a_refused_login_blocks(repo: Path, ralph: Ralph, claude_script: ClaudeS
     assert "/login" in done.stdout
 
 
-def test_an_interrupt_undoes_what_was_begun(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+def test_an_interrupt_leaves_nothing_behind(repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path) -> None:
     before = everything(repo)
     claude_script([write("README.md", "overwritten"), write("junk.txt", "junk"), hang()])
     with ralph.start("understand", "--json") as running:
         running.wait_for("tool_end", 2)
+        assert clones(world)
         running.send(2)
         done = running.wait()
     assert done.exit_code == 130
     assert everything(repo) == before
-
-
-def kill_a_pass(ralph: Ralph, *args: str, cwd: Path | None = None) -> None:
-    """Kill ralph when its scout has done what the script says."""
-    with ralph.start("understand", "--json", *args, cwd=cwd) as running:
-        running.wait_for("tool_end")
-        running.send(9)
-        running.wait()
-
-
-def test_nothing_is_built_on_what_a_killed_pass_had_changed(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript
-) -> None:
-    write_goal(repo)
-    claude_script([write("README.md", "overwritten"), hang()], [summary(THE_MAP)])
-    kill_a_pass(ralph)
-
-    refused = [
-        ralph("understand"),
-        ralph("run", "goal.md", "--allow-dirty"),
-        ralph("run", "goal.md", "--branch", "new"),
-    ]
-
-    assert [done.exit_code for done in refused] == [2, 2, 2]
-    assert "ralph understand --put-back" in refused[1].stderr
-    store = Path(refused[0].stderr.strip().rpartition("rm -r ")[2])
-    assert (store / "tree" / "README.md").read_bytes() == b"# Example\n"
-    back = ralph("understand", "--put-back")
-    assert (back.exit_code, back.stdout.splitlines()[0]) == (0, "changed README.md; that was undone")
-    assert (repo / "README.md").read_text() == "# Example\n"
-    assert not store.exists()
-    assert ralph("understand").exit_code == 0
-    assert ralph("understand", "--put-back").exit_code == 2
-
-
-def test_nor_is_a_run_continued_on_it(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
-    write_goal(repo)
-    claude_script([hang()], [write("README.md", "overwritten"), hang()], [summary("DONE")])
-    with ralph.start("run", "goal.md", "--json") as running:
-        running.wait_for("session_started")
-        running.send(9)
-        running.wait()
-    kill_a_pass(ralph)
-    assert ralph("run", "goal.md").exit_code == 2
-    assert ralph("understand", "--put-back").exit_code == 0
-    assert ralph("run", "goal.md").exit_code == 0
-
-
-def test_a_killed_pass_that_changed_nothing_is_forgotten(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
-) -> None:
-    """What is done later must not be taken for its agent's doing, and taken back."""
-    write_goal(repo)
-    claude_script([run("true"), hang()], [write("a.txt", "a"), summary("DONE")])
-    kill_a_pass(ralph)
-    assert [ralph("run", "goal.md").exit_code for _ in range(2)] == [0, 0]
-    assert not list((world / "ralph" / "runs").glob("*/.understand/before-*"))
-    assert ralph("understand", "--put-back").exit_code == 2
-    assert len(commits(repo)) == 3
-
-
-def test_the_judge_that_git_ignores_is_put_back_after_a_kill_as_well(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript
-) -> None:
-    (repo / ".gitignore").write_text("/.ralph/\n")
-    git(repo, "add", ".gitignore")
-    git(repo, "commit", "--quiet", "--message", "ignore")
-    write_goal(repo)
-    write_check(repo)
-    (repo / ".ralph" / "codebase-map.md").write_text("my own map\n")
-    before = (repo / ".ralph" / "check").read_text()
-    claude_script([run("printf '#!/bin/sh\\n' > .ralph/check; echo junk > .ralph/codebase-map.md"), hang()])
-    kill_a_pass(ralph)
-    assert ralph("run", "goal.md").exit_code == 2
-    assert ralph("understand", "--put-back").exit_code == 0
-    assert (repo / ".ralph" / "check").read_text() == before
-    assert the_map(repo) == "my own map\n"
-
-
-@pytest.mark.parametrize("deed", ["rm .git", pytest.param("echo 'gitdir: /nowhere' > .git", marks=pytest.mark.long)])
-def test_a_linked_work_tree_stays_linked(
-    repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path, deed: str
-) -> None:
-    linked = tmp_path / "linked"
-    git(repo, "worktree", "add", "--quiet", "-b", "other", str(linked))
-    claude_script([run(deed), summary(THE_MAP)])
-    done = ralph("understand", cwd=linked)
-    assert done.exit_code == 0, done.stdout + done.stderr
-    assert "the scout changed .git; that was undone" in done.stdout
-    assert git(linked, "branch", "--show-current") == "other"
-    assert the_map(linked) == THE_MAP + "\n"
+    assert not clones(world)
 
 
 @pytest.mark.long
@@ -380,6 +231,267 @@ def test_bad_usage_is_refused_with_nothing_written(
     done = ralph("understand", *args)
     assert (done.exit_code, said in done.stderr) == (code, True), done.stderr
     assert not (repo / ".ralph").exists()
+    assert not (world / "ralph").exists()
+
+
+# The throwaway clone
+
+
+def test_the_scout_sees_the_repository_as_the_user_has_it(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path, world: Path
+) -> None:
+    (repo / ".gitignore").write_text("*.log\n")
+    (repo / "run.sh").write_text("#!/bin/sh\n")
+    (repo / "gone.txt").write_text("gone\n")
+    commit_all(repo, "more")
+    (repo / "gone.txt").unlink()
+    (repo / "run.sh").chmod(0o755)
+    (repo / "README.md").write_text("staged\n")
+    git(repo, "add", "README.md")
+    (repo / "README.md").write_text("not committed\n")
+    (repo / "new.txt").write_text("untracked\n")
+    (repo / "link").symlink_to("new.txt")
+    (repo / "debug.log").write_text("ignored\n")
+    (repo / ".env").write_text("TOKEN=secret\n")
+    asked = {
+        "cwd": "pwd; echo $PWD",
+        "status": "git status --porcelain",
+        "staged": "git show :README.md",
+        "files": "cat README.md new.txt; readlink link; ls -a; ./run.sh && echo runs",
+    }
+    agent = claude_script(
+        [*(run(f"({command}) > {tmp_path}/{name} 2>&1") for name, command in asked.items()), summary(THE_MAP)]
+    )
+
+    done = ralph("understand", cwd=repo, env={"PWD": str(repo), "OLDPWD": str(tmp_path)})
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    seen = {name: (tmp_path / name).read_text() for name in asked}
+    (journal,) = (world / "ralph").glob("runs/*/.understand")
+    assert seen["cwd"] == f"{journal}/clone/repo\n" * 2
+    assert agent.starts[0]["env"]["PWD"] == f"{journal}/clone/repo"
+    assert "OLDPWD" not in agent.starts[0]["env"]
+    assert seen["status"] == "MM README.md\n D gone.txt\n M run.sh\n?? link\n?? new.txt\n"
+    assert seen["staged"] == "staged\n"
+    words = seen["files"].split()
+    assert words[:5] == ["not", "committed", "untracked", "new.txt", "."]
+    assert words[-1] == "runs"
+    assert {"gone.txt", "debug.log", ".env"}.isdisjoint(words)
+    assert "not shown to the scout (looks like a secret): .env\n" in done.stdout
+    assert not clones(world)
+
+
+def test_nothing_the_scout_does_reaches_the_repository(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    (repo / ".gitignore").write_text("/.ralph/\n")
+    write_check(repo)
+    (repo / "stashed.txt").write_text("stashed\n")
+    git(repo, "stash", "push", "--include-untracked")
+    git(repo, "branch", "mine")
+    git(repo, "tag", "v1")
+    (repo / ".git" / "hooks" / "pre-commit").write_text("#!/bin/sh\n")
+    (repo / ".gitignore").write_text("/.ralph/\n")
+    write_check(repo)
+    (repo / "mine.txt").write_text("not committed yet\n")
+    (repo / "staged.txt").write_text("staged\n")
+    git(repo, "add", "staged.txt")
+    (repo / "absolute").symlink_to(repo / "mine.txt")
+    before = everything(repo)
+    commands = (
+        "rm mine.txt; echo x > junk; chmod +x README.md; echo x >> absolute",
+        "git config user.name a; git config user.email a@b; git config core.hooksPath /tmp",
+        "mkdir .git/hooks; echo x > .git/hooks/pre-push",
+        "git add -A; git commit -qm sneaky; git branch -D mine; git tag -d v1; git switch -qc elsewhere",
+        "git push origin HEAD:main; git gc -q --prune=now; git update-ref -d refs/stash; git reset -q --hard",
+        "echo x > .ralph/check; echo x > .ralph/config.toml; mkdir .ralph/prompts; touch .ralph/prompts/worker.md.j2",
+        "chmod -R a-w .; rm -rf .git README.md; true",
+    )
+    claude_script([write("README.md", "overwritten"), *map(run, commands), summary(THE_MAP)])
+
+    done = ralph("understand")
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    after = everything(repo)
+    assert after.pop(".ralph/codebase-map.md")[1].decode() == THE_MAP + "\n"
+    assert after == before
+    assert not clones(world)
+
+
+def test_a_scout_that_is_tried_again_gets_a_fresh_clone(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path
+) -> None:
+    left = run("echo junk > junk; rm README.md; rm -rf .git")
+    claude_script([left, exit_with(3)], [run(f"ls -a > {tmp_path}/seen"), summary(THE_MAP)])
+    assert ralph("understand").exit_code == 0
+    assert (tmp_path / "seen").read_text().split() == [".", "..", ".git", "README.md"]
+
+
+def test_the_map_names_the_repository_and_not_the_clone(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    claude_script([run('mkdir -p .ralph; echo "It is in $(pwd)/src." > .ralph/codebase-map.md'), summary("done")])
+    assert ralph("understand").exit_code == 0
+    assert the_map(repo) == f"It is in {repo}/src.\n"
+
+
+def test_an_interrupt_while_the_files_are_copied_leaves_nothing_behind(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    for number in range(3000):
+        (repo / f"{number}.txt").write_text("x\n")
+    before = everything(repo)
+    claude_script([hang()])
+    with ralph.start("understand") as running:
+        wait_until(lambda: clones(world), "the clone is begun")
+        running.send(2)
+        done = running.wait()
+    assert done.exit_code == 130, done.stdout + done.stderr
+    assert everything(repo) == before
+    assert not clones(world)
+
+
+def kill_a_pass(ralph: Ralph, cwd: Path | None = None) -> None:
+    """Kill ralph when its scout has done what the script says."""
+    with ralph.start("understand", "--json", cwd=cwd) as running:
+        running.wait_for("tool_end")
+        running.send(9)
+        running.wait()
+
+
+@pytest.mark.parametrize(("following", "answer"), [("understand", "a map"), ("run goal.md", "DONE")])
+def test_a_killed_pass_leaves_the_repository_untouched_and_the_next_start_cleans_up(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path, following: str, answer: str
+) -> None:
+    write_goal(repo)
+    (repo / "mine.txt").write_text("not committed yet\n")
+    before = everything(repo)
+    harm = run("echo x > README.md; rm mine.txt; mkdir closed; touch closed/file; chmod 0 closed; ln -s / root")
+    claude_script([harm, hang()], [summary(answer)])
+    kill_a_pass(ralph)
+    assert everything(repo) == before
+    assert clones(world)
+
+    (repo / "mine.txt").unlink()
+    done = ralph(*following.split())
+
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert not clones(world)
+
+
+def test_a_second_one_at_once_is_refused(repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path) -> None:
+    write_goal(repo)
+    claude_script([run("true"), hang()])
+    with ralph.start("understand", "--json") as running:
+        running.wait_for("tool_end")
+        refused = [ralph("understand"), ralph("run", "goal.md")]
+        assert clones(world), "it is another one's"
+        running.send(2)
+        running.wait()
+    assert [done.exit_code for done in refused] == [2, 2]
+    assert all("another run works in this repository: goal ralph understand" in done.stderr for done in refused)
+
+
+def test_two_work_trees_of_a_repository_can_be_mapped_at_once(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path
+) -> None:
+    linked = tmp_path / "linked"
+    git(repo, "worktree", "add", "--quiet", "-b", "other", str(linked))
+    claude_script([run("true"), hang()], [run("rm .git -rf"), summary(THE_MAP)])
+    before = everything(repo)
+    with ralph.start("understand", "--json") as running:
+        running.wait_for("tool_end")
+        done = ralph("understand", cwd=linked)
+        running.send(2)
+        running.wait()
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(linked) == THE_MAP + "\n"
+    assert git(linked, "branch", "--show-current") == "other"
+    assert everything(repo) == before
+
+
+def test_a_repository_without_any_commit_is_mapped(ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path) -> None:
+    empty = make_repo(tmp_path / "empty", {"a.txt": "a\n"}, commit=False)
+    claude_script([run("test -f a.txt && git status --porcelain > .ralph-seen"), summary(THE_MAP)])
+    done = ralph("understand", cwd=empty)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert the_map(empty) == THE_MAP + "\n"
+
+
+def test_a_repository_that_cannot_be_read_is_refused_with_gits_own_words(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    agent = claude_script([summary(THE_MAP)])
+    (repo / ".git" / "index").write_text("no index")
+    done = ralph("understand")
+    assert (done.exit_code, agent.starts) == (1, [])
+    assert "git ls-files failed" in done.stderr
+    assert not clones(world)
+
+
+def test_a_copy_of_an_older_ralph_is_the_users_to_remove(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, world: Path
+) -> None:
+    """It let the scout work in the repository itself, and kept the files as they were before."""
+    write_goal(repo)
+    claude_script([summary("map")], [summary("map")], [summary("DONE")])
+    assert ralph("understand").exit_code == 0
+    (journal,) = (world / "ralph").glob("runs/*/.understand")
+    for name in ("before-1", "before-2"):
+        (journal / name / "tree").mkdir(parents=True)
+        (journal / name / "tree" / "README.md").write_text("# Example\n")
+    (journal / "before-2" / "manifest.json").write_text("{}\n")
+
+    refused = [ralph("understand"), ralph("run", "goal.md")]
+
+    assert [done.exit_code for done in refused] == [2, 2]
+    assert not (journal / "before-1").exists(), "that one was killed before its agent began"
+    assert (journal / "before-2" / "tree" / "README.md").exists()
+    said = {" ".join(done.stderr.split()) for done in refused}
+    assert len(said) == 1
+    assert f"as they were, they are in {journal}/before-2/tree" in said.copy().pop()
+    subprocess.run(said.pop().rpartition("remove the old files: ")[2].split(), check=True)
+    assert ralph("understand").exit_code == 0
+    assert ralph("run", "goal.md").exit_code == 0
+
+
+def test_put_back_is_gone(ralph: Ralph) -> None:
+    assert ralph("understand", "--put-back").exit_code == 2
+
+
+@pytest.fixture
+def without_rights() -> list[str]:
+    """What a command is run by so that also root may only read and write what its modes allow."""
+    denied = "-dac_override,-dac_read_search"
+    argv = ["setpriv", f"--bounding-set={denied}", f"--inh-caps={denied}"]
+    if shutil.which("setpriv") is None or subprocess.run([*argv, "true"], capture_output=True).returncode != 0:
+        tools.lacking("setpriv is not installed, or may not drop capabilities")
+    return argv
+
+
+def test_what_cannot_be_read_is_not_shown_and_said(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, without_rights: list[str]
+) -> None:
+    for name in ("closed.txt", "folder/file"):
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).write_text("mine\n")
+    commit_all(repo, "more")
+    (repo / "closed.txt").chmod(0)
+    (repo / "folder").chmod(0)
+    claude_script([summary(THE_MAP)])
+    done = ralph("understand", under=without_rights)
+    (repo / "folder").chmod(0o700)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert "not shown to the scout (cannot be copied): closed.txt, folder/file\n" in done.stdout
+
+
+def test_a_repository_that_cannot_be_written_is_refused_at_once(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, without_rights: list[str], world: Path
+) -> None:
+    agent = claude_script([summary(THE_MAP)])
+    repo.chmod(0o500)
+    done = ralph("understand", under=without_rights)
+    repo.chmod(0o700)
+    assert (done.exit_code, agent.starts) == (2, [])
+    assert f"{repo} cannot be written: the map is to be {repo}/.ralph/codebase-map.md" in " ".join(done.stderr.split())
     assert not (world / "ralph").exists()
 
 
