@@ -84,7 +84,6 @@ LAYERS: dict[str, set[str]] = {
     "settings": {"configfile", "budget", "environ", "nearest", "plugins", "runners", "summary", "transcripts"},
     "summaryfile": {"files", "summary"},
     "trust": {"envrc", "files", "journal"},
-    "tree": {"environ", "files", "gitcommand", "gitrepo", "jsonline", "windows"},
     "ui": {"budget", "digest", "jsonline", "standing", "steering", "verdict"},
     "windows": {"files", "jsonline"},
     # the core sees the edges through Protocols
