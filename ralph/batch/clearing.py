@@ -1,11 +1,14 @@
 """What a queue keeps on this machine: what of it can go, how much room that takes, and why the rest stays."""
 
 import contextlib
+import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,12 +17,15 @@ from ralph.batch.goals import BatchGoal, State
 from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.premises import Premises, is_elsewhere
 from ralph.batch.removal import remove_tree
-from ralph.batch.weights import Weight, freed, taken, weigh
 from ralph.errors import RalphError
 from ralph.repolock import holder
 
 _ASIDE = re.compile(r"\.broken-\d+$")
 _OVER = (State.DONE, State.CANCELLED)
+_BLOCK = 512
+"""Bytes in what `st_blocks` counts, whatever the file system's own blocks are."""
+
+Inode = tuple[int, int]
 
 Claim = Callable[[BatchGoal | None], AbstractContextManager[bool]]
 """Keeps everyone from a goal for as long as the context lasts, and tells whether it still is as it was seen.
@@ -45,6 +51,24 @@ class What(StrEnum):
     CLONES = "clones"
     """Those of `ralph run --repo`."""
     RECORDS = "records"
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A file of several names, of which some are here; others may be in a store of packages."""
+
+    size: int
+    names: int
+    here: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a directory and all below it take."""
+
+    own: int
+    """Bytes of what has no name elsewhere."""
+    linked: Mapping[Inode, Linked] = field(default_factory=dict[Inode, Linked])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +227,53 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     """What sorts names by the numbers in them: g2 before g10."""
     parts = re.split("([0-9]+)", path.name)  # every other one is a number
     return [(int(part) if place % 2 else 0, part) for place, part in enumerate(parts)]
+
+
+def weigh(path: Path) -> Weight:
+    """Look at all below a path; links are not followed."""
+    own, linked = 0, dict[Inode, Linked]()
+    for facts, is_folder in _all_below(path):
+        size = facts.st_blocks * _BLOCK
+        if is_folder or facts.st_nlink == 1:
+            own += size
+        else:
+            key = (facts.st_dev, facts.st_ino)
+            here = linked[key].here + 1 if key in linked else 1
+            linked[key] = Linked(size, facts.st_nlink, here)
+    return Weight(own, linked)
+
+
+def freed(weights: Iterable[Weight]) -> list[int]:
+    """What the removal of each in turn frees, in bytes, if all that come before it are removed."""
+    met, sizes = Counter[Inode](), list[int]()
+    for weight in weights:
+        met.update({key: file.here for key, file in weight.linked.items()})
+        last = (file.size for key, file in weight.linked.items() if met[key] >= file.names)
+        sizes.append(weight.own + sum(last))
+    return sizes
+
+
+def taken(weights: Iterable[Weight]) -> list[int]:
+    """What each takes, in bytes, that none before it has taken."""
+    met, sizes = set[Inode](), list[int]()
+    for weight in weights:
+        sizes.append(weight.own + sum(file.size for key, file in weight.linked.items() if key not in met))
+        met.update(weight.linked)
+    return sizes
+
+
+def _all_below(path: Path) -> Iterator[tuple[os.stat_result, bool]]:
+    waiting = [os.fspath(path)]
+    while waiting:
+        place = waiting.pop()
+        with contextlib.suppress(OSError):  # it is gone by now, or nobody may look into it
+            facts = os.lstat(place)
+            is_folder = stat.S_ISDIR(facts.st_mode)
+            yield facts, is_folder
+            if is_folder:
+                with os.scandir(place) as entries:
+                    for entry in entries:
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(entry.path)
+                        else:
+                            yield entry.stat(follow_symlinks=False), False

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.weights import freed, taken, weigh
+from ralph.batch.clearing import freed, taken, weigh
 
 SIZE = 100_000
 
