@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.batch.discarding import discard, examine, kept
+from ralph.batch.bare import Bare
+from ralph.batch.discarding import CLONES, LEFTOVERS, discard, examine
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.premises import Premises, is_elsewhere
@@ -174,10 +175,10 @@ class Clearing:
         if who := self._at_work(goal):
             return who
         try:
-            found = examine(self._mirror(goal), path, goal.branch)
+            why = examine(self._mirror(goal), path, goal.branch).why
         except (RalphError, OSError) as error:
             return str(error)
-        return f"it is {goal.state}, but {found.obstacle}" if found.obstacle else ""
+        return f"it is {goal.state}, but {why}" if why else ""
 
     def _at_work(self, goal: BatchGoal) -> str:
         owner = holder(self.premises.run_directory(goal).parent)
@@ -188,6 +189,20 @@ class Clearing:
         if not (mirror.path / "HEAD").is_file():
             raise RalphError("its mirror is gone: what is in it is nowhere else")
         return mirror
+
+
+def kept_below(clone: Path, branch: str) -> tuple[str, str]:
+    """Where a mirror keeps what only a clone had: commits and the like, and files that were not committed."""
+    return f"{CLONES}/{clone.name}", f"{LEFTOVERS}/{branch}"
+
+
+def kept(bare: Bare, clone: Path, branch: str) -> list[str]:
+    """The refs under which a mirror keeps it; a clone of that name in another queue may have left some of them.
+
+    None of a mirror that is broken: whoever asks about a goal is told the rest of it all the same.
+    """
+    status, out, _ = bare.run("for-each-ref", "--format=%(refname)", *kept_below(clone, branch))
+    return out.split() if status == 0 else []
 
 
 def settled(found: Sequence[Holding]) -> list[Holding]:

@@ -1,40 +1,83 @@
-"""The end of a working clone: it goes when everything in it is safe in the mirror, and not before.
+"""The end of a working clone. One rule decides: it goes when the mirror has every commit and every changed file in it.
 
-An agent may amend, reset, detach HEAD, drop a stash, or keep a repository of its own in the clone; git keeps all these
-commits, though no ref leads to them. They are read through a repository of ours that sees the clone's objects and
-nothing else of it: neither its settings nor its alternates, its commit-graph or its word on what is shallow.
+What the mirror lacks is saved there first. What cannot be saved is an `Obstacle`: the clone stays and says why.
+
+An agent may amend, reset, detach HEAD or drop a stash; git keeps all these commits, though no ref leads to them. They
+are read through a repository of ours that sees the clone's objects and nothing else of it: neither its settings nor its
+alternates, its commit-graph or its list of shallow commits.
 """
 
 import contextlib
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from ralph.batch.bare import Bare
 from ralph.batch.mirror import FETCH, PATIENCE, Mirror
-from ralph.batch.origins import Origins, origins, refs
 from ralph.batch.removal import remove_tree
 from ralph.gitcommand import last_line
 from ralph.windows import EXCLUDES
 
-_CLONES, _LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"
+CLONES, LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"
+"""Where a mirror keeps what only a clone had: commits and staged files, and files that were not committed."""
 _FANOUT = re.compile(r"[0-9a-f]{2}")
 _HEX = re.compile(r"[0-9a-f]+")
 _CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tmultiPackIndex = false\n\tcommitGraph = false\n"
 _UNNAMED = "refs/unnamed"
+_MOST_NAMED = 3
+"""Items of a reason that are named; the others are counted."""
 _REPOSITORY = "160000"
 """How git writes that an entry is the commit of another repository."""
 
 
-@contextlib.contextmanager
-def _nobody_else() -> Generator[bool]:
-    yield True
+class Obstacle(StrEnum):
+    """The kinds of things that keep a clone."""
+
+    NO_DIRECTORY = "no directory"
+    BROKEN = "broken"
+    NO_BRANCH = "no branch"
+    WORKTREES = "worktrees"
+    COMMITS = "commits"
+    REPOSITORIES = "repositories"
+    UNREADABLE = "unreadable"
+    FILES = "files"
+
+
+_WHY = {
+    Obstacle.NO_DIRECTORY: "it is no directory",
+    Obstacle.BROKEN: "its git repository is broken: {detail}",
+    Obstacle.NO_BRANCH: "it has no branch {detail}, or not all of its history",
+    Obstacle.WORKTREES: "a further working tree of it is in {items}",
+    Obstacle.COMMITS: "{detail}",
+    Obstacle.REPOSITORIES: "a repository of its own is in {items}: its history may be nowhere else",
+    Obstacle.UNREADABLE: "it cannot be looked into {items}",
+    Obstacle.FILES: "not committed: {items}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaved:
+    """Something in a clone that the mirror does not have and cannot take over."""
+
+    what: Obstacle
+    items: tuple[str, ...] = ()
+    """Commits, or paths: all of them, as far as they can be listed."""
+    detail: str = field(default="", compare=False)
+    """More about it, in git's words as a rule."""
+
+    @property
+    def why(self) -> str:
+        """The reason to stay, as people read it."""
+        more = f" and {len(self.items) - _MOST_NAMED} more" if len(self.items) > _MOST_NAMED else ""
+        return _WHY[self.what].format(detail=self.detail, items=", ".join(self.items[:_MOST_NAMED]) + more)
 
 
 def discard(
@@ -43,9 +86,9 @@ def discard(
     branch: str,
     *,
     finished: bool = False,
-    claim: Callable[[], AbstractContextManager[bool]] = _nobody_else,
+    claim: Callable[[], AbstractContextManager[bool]] = lambda: contextlib.nullcontext(True),
 ) -> str:
-    """Remove a working clone if everything in it is safe here; else say why it stays.
+    """Save what a working clone holds to the mirror, and remove it; return why it stays, if it does.
 
     `finished`: its goal is done, and the name of its branch may be another's by now, so nothing is written to that.
     `claim` tells at the last moment whether it may still go, and keeps everyone from it for that moment.
@@ -55,23 +98,8 @@ def discard(
     if not os.path.lexists(clone):
         return ""
     found = examine(mirror, clone, branch)
-    if found.obstacle:
-        return found.obstacle
-    tip = found.tip if finished else mirror.save(clone, branch, None)
-    if tip is None:
-        return f"it has no branch {branch}, or not all of its history"
-    below = f"{_CLONES}/{clone.name}/{_stamp()}"
-    _take_over(mirror, clone, found.refs, below)
-    safe = [tip]
-    if left := uncommitted(mirror, clone, tip):
-        if (leftovers := _keep(mirror, clone, branch, tip, left)) is None:
-            return _not_committed(left)
-        safe.append(leftovers)
-    # Last: what the refs lead to, and what the files hold, is here by now.
-    if (more := unnamed(mirror, clone, safe)).obstacle:
-        return more.obstacle
-    if more.tips or more.staged:
-        bring_over(mirror, clone, [*more.tips, *more.staged], f"{below}/unnamed")
+    if why := found.why or _save(mirror, clone, branch, found, finished=finished):
+        return why
     with claim() as ours:
         if not ours:
             return "it was taken up again"
@@ -82,52 +110,100 @@ def discard(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is in a clone that is about to go, or why it cannot."""
+    """What is in a clone that is about to go."""
 
-    obstacle: str = ""
     tip: str = ""
     """The last commit of its branch."""
     refs: Mapping[str, str] = field(default_factory=dict[str, str])
+    unsaved: tuple[Unsaved, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """Why the clone stays; empty: all that it holds can be saved."""
+        return "; ".join(each.why for each in self.unsaved)
 
 
 def examine(mirror: Mirror, clone: Path, branch: str) -> Found:
-    """Look whether all that a clone holds could be kept here; nothing is written."""
+    """Look for what a clone holds that the mirror could not take over; nothing is written."""
     if clone.is_symlink() or not clone.is_dir():
-        return Found("it is no directory")
+        return Found(unsaved=(Unsaved(Obstacle.NO_DIRECTORY),))
+    unsaved: list[Unsaved] = []
     status, out, err = mirror.bare.run("ls-remote", "--", str(clone), limit=PATIENCE)
+    refs = {ref: sha for sha, _, ref in (line.partition("\t") for line in out.splitlines() if status == 0)}
+    tip = refs.get(f"refs/heads/{branch}", "")
     if status != 0:
-        return Found(f"its git repository is broken: {last_line(err)}")
-    refs = {ref: sha for sha, _, ref in (line.partition("\t") for line in out.splitlines())}
-    tip = refs.get(f"refs/heads/{branch}")
-    if tip is None:
-        return Found(f"it has no branch {branch}, or not all of its history")
-    if tree := linked_worktree(clone):
-        return Found(f"a further working tree of it is in {tree}")
-    if (more := unnamed(mirror, clone)).obstacle:
-        return Found(more.obstacle)
-    with seen(clone) as pinned:
-        if inner := _inner(mirror, clone, tip, pinned) or inner_history(mirror, clone):
-            return Found(f"a repository of its own is in {inner}: its history may be nowhere else")
-        left = uncommitted(mirror, clone, tip, pinned)
-    if any(path.endswith("/") for path in left):  # a repository inside this one: its history would not come along
-        return Found(_not_committed(left))
-    return Found("", tip, refs)
+        unsaved.append(Unsaved(Obstacle.BROKEN, detail=last_line(err)))
+    elif not tip:
+        unsaved.append(Unsaved(Obstacle.NO_BRANCH, detail=branch))
+    if trees := _linked_worktrees(clone):
+        unsaved.append(Unsaved(Obstacle.WORKTREES, trees))
+    if lacking := unnamed(mirror, clone).unsaved:
+        unsaved.append(lacking)
+    with contextlib.ExitStack() as held:
+        if tip and lacking is None:
+            view = held.enter_context(_view(clone / ".git" / "objects"))
+            unsaved += _beside_commits(mirror, clone, tip, _sight(view.path))
+        else:  # any commit will do to compare files with
+            unsaved += _beside_commits(mirror, clone, mirror.tip(branch) or mirror.base(branch).tip, {})
+    return Found(tip, refs, tuple(unsaved))
 
 
-def _not_committed(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"not committed: {', '.join(paths[:3])}{more}"
+def _beside_commits(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[str, str]) -> Iterator[Unsaved]:
+    """Find what is in a clone's folders, not in its own history, and cannot be saved."""
+    left = uncommitted(mirror, clone, tip, pinned)
+    inner, unreadable = _inner_repositories(clone)
+    inner |= {path.rstrip("/") for path in left if path.endswith("/")}
+    inner |= _linked_repositories(mirror, clone, tip, pinned)
+    if inner:
+        yield Unsaved(Obstacle.REPOSITORIES, tuple(sorted(inner)))
+    if unreadable:
+        yield Unsaved(Obstacle.UNREADABLE, tuple(sorted(unreadable)))
+    files = [path for path in left if not path.endswith("/") and not _can_be_read(clone / path)]
+    if files:
+        yield Unsaved(Obstacle.FILES, tuple(files))
 
 
-def _inner(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[str, str]) -> str:
-    """A folder of which the commit names nothing but a commit of another repository, and that holds something.
+def _can_be_read(path: Path) -> bool:
+    """Tell whether git can save a path that has changed; one that was deleted is saved as such."""
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return os.access(path, os.R_OK) if stat.S_ISREG(mode) else stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
 
-    Neither what is in it nor the history in its `.git` comes along with ours, and git counts it as unchanged.
+
+def _linked_repositories(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[str, str]) -> set[str]:
+    """Folders of which the commit names nothing but a commit of another repository, and that hold something.
+
+    Neither what is in them nor the history in their `.git` comes along with ours, and git counts them as unchanged.
     """
     entries = mirror.bare.git("ls-tree", "-r", "-z", "--full-tree", tip, pinned=pinned).split("\0")
     listed = (entry.partition("\t") for entry in entries)
-    links = [path for what, _, path in listed if what.startswith("160000 ")]
-    return next((path for path in links if (clone / path).is_dir() and any((clone / path).iterdir())), "")
+    links = [path for what, _, path in listed if what.startswith(f"{_REPOSITORY} ")]
+    return {path for path in links if any((clone / path).glob("*"))}
+
+
+def _save(mirror: Mirror, clone: Path, branch: str, found: Found, *, finished: bool) -> str:
+    """Take everything in a clone over into the mirror; return why that cannot be."""
+    tip = found.tip if finished else mirror.save(clone, branch, None)
+    if tip is None:
+        return Unsaved(Obstacle.NO_BRANCH, detail=branch).why
+    below = f"{CLONES}/{clone.name}/{_stamp()}"
+    _take_over(mirror, clone, found.refs, below)
+    safe = [tip]
+    if left := uncommitted(mirror, clone, tip):
+        if (leftovers := _keep(mirror, clone, branch, tip, left)) is None:
+            return Unsaved(Obstacle.FILES, tuple(left)).why
+        safe.append(leftovers)
+    # Last: what the refs lead to, and what the files hold, is here by now.
+    more = unnamed(mirror, clone, safe)
+    if more.unsaved is not None:
+        return more.unsaved.why
+    if more.tips or more.staged:
+        _bring_over(mirror, clone, [*more.tips, *more.staged], f"{below}/unnamed")
+    return ""
 
 
 def _keep(mirror: Mirror, clone: Path, branch: str, tip: str, paths: Sequence[str]) -> str | None:
@@ -142,22 +218,8 @@ def _keep(mirror: Mirror, clone: Path, branch: str, tip: str, paths: Sequence[st
         tree = mirror.bare.git("write-tree", pinned=pinned).strip()
     who = mirror.upstream.identity(mirror.bare)
     kept = mirror.bare.git("commit-tree", tree, "-p", tip, "-m", "left in the clone", pinned=who).strip()
-    mirror.bare.git("update-ref", f"{_LEFTOVERS}/{branch}/{_stamp()}", kept)
+    mirror.bare.git("update-ref", f"{LEFTOVERS}/{branch}/{_stamp()}", kept)
     return kept
-
-
-def kept_below(clone: Path, branch: str) -> tuple[str, str]:
-    """Where a mirror keeps what only a clone had: commits and the like, and files that were not committed."""
-    return f"{_CLONES}/{clone.name}", f"{_LEFTOVERS}/{branch}"
-
-
-def kept(bare: Bare, clone: Path, branch: str) -> list[str]:
-    """The refs under which a mirror keeps it; a clone of that name in another queue may have left some of them.
-
-    None of a mirror that is broken: whoever asks about a goal is told the rest of it all the same.
-    """
-    status, out, _ = bare.run("for-each-ref", "--format=%(refname)", *kept_below(clone, branch))
-    return out.split() if status == 0 else []
 
 
 def uncommitted(mirror: Mirror, clone: Path, tip: str, seeing: Mapping[str, str] | None = None) -> list[str]:
@@ -201,8 +263,8 @@ class Unnamed:
     """Commits: the last of each line, all others come before them."""
     staged: tuple[str, ...] = ()
     """Files as they were added to the index, and never committed."""
-    obstacle: str = ""
-    """Why not all of it can be had."""
+    unsaved: Unsaved | None = None
+    """What of it cannot be read."""
 
 
 def unnamed(mirror: Mirror, clone: Path, commits: Sequence[str] = ()) -> Unnamed:
@@ -212,13 +274,23 @@ def unnamed(mirror: Mirror, clone: Path, commits: Sequence[str] = ()) -> Unnamed
     """
     store = clone / ".git" / "objects"
     if not store.is_dir():
-        return Unnamed(obstacle="it has no objects of its own")
+        return Unnamed(unsaved=Unsaved(Obstacle.COMMITS, detail="it has no objects of its own"))
     with _view(store) as view:
-        own, obstacle = _commits(mirror, view)
-        seeing = sight(view.path)
-        tips, fault = _tips(mirror, own, seeing) if own and not obstacle else ((), "")
+        own, broken = _commits(mirror, view)
+        seeing = _sight(view.path)
+        tips, gap = _tips(mirror, own, seeing) if own else ((), "")
         staged, unread = _staged(mirror, clone / ".git" / "index", commits, seeing)
-        return Unnamed(tips, staged, obstacle or fault or unread)
+        if not (detail := broken or gap or unread):
+            return Unnamed(tips, staged)
+        lost = _titles(mirror, _lacking(mirror.bare, own), seeing) if broken or gap else ()
+        return Unnamed(tips, staged, Unsaved(Obstacle.COMMITS, lost, detail))
+
+
+def _titles(mirror: Mirror, commits: Sequence[str], seeing: Mapping[str, str]) -> tuple[str, ...]:
+    """Commits with the first lines of their messages, newest first; what comes before them may be missing."""
+    showing = ("rev-list", "--no-walk", "--no-commit-header", "--format=%H %s", "--stdin")
+    status, out, _ = mirror.bare.run(*showing, said=_lines(commits), pinned=seeing) if commits else (0, "", "")
+    return tuple(out.splitlines() if status == 0 else commits)
 
 
 def _tips(mirror: Mirror, commits: Sequence[str], seeing: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
@@ -256,7 +328,7 @@ def _staged(
     return tuple(dict.fromkeys(sha for mode, sha in facts if mode != _REPOSITORY and sha not in safe)), ""
 
 
-def bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str) -> None:
+def _bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str) -> None:
     """Take these commits over from a clone, with all that comes before them, and these files; as refs below a name."""
     with _view(clone / ".git" / "objects") as view:
         (view.path / "objects" / "info" / "alternates").write_text(f"{mirror.path.resolve() / 'objects'}\n")
@@ -264,66 +336,21 @@ def bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str) -> 
         mirror.bare.git(*FETCH, "--no-tags", "--", str(view.path), f"+{_UNNAMED}/*:{below}/*")
 
 
-def inner_history(mirror: Mirror, clone: Path) -> str:
-    """A repository within a clone, ignored or set aside as it may be, that has commits which may be nowhere else."""
-    known = {store: origins(mirror.bare, store.parent) for store in _inner_stores(clone)}
-    fetched = [tip for each in known.values() for tip in each.tips]  # by any: one may have been cloned from another
-    for store, each in known.items():
-        with _view(store) as view:
-            own, obstacle = _commits(mirror, view)
-            if obstacle or each.hashing != Origins.hashing:
-                return str(_named(store, clone))
-            left = _beyond(view, store.parent, _lacking(mirror.bare, own), fetched)
-        if left is None or (left and not any(_has(mirror, source, left, clone) for source in each.sources)):
-            return str(_named(store, clone))
-    return ""
-
-
-def _has(mirror: Mirror, git_dir: Path, commits: Sequence[str], clone: Path) -> bool:
-    """Tell whether refs of a repository elsewhere on this machine lead to these commits; beside a clone all may go."""
-    try:
-        if git_dir.resolve().is_relative_to(clone.parent.resolve()):
-            return False
-        with _view(git_dir / "objects") as view:
-            tips = list(refs(mirror.bare, git_dir).values())
-            return not _lacking(view, [*commits, *tips]) and _beyond(view, git_dir, commits, tips) == []
-    except (OSError, RuntimeError, ValueError):  # unreadable, links that lead in a circle, a NUL in a path
-        return False
-
-
-def _beyond(view: Bare, git_dir: Path, commits: Sequence[str], tips: Sequence[str]) -> list[str] | None:
-    """Those of these commits that none of the tips leads to; None: that cannot be told."""
-    if not commits:
-        return []
-    if (cut := git_dir / "shallow").is_file():
-        (view.path / "shallow").write_bytes(cut.read_bytes())
-    absent = set(_lacking(view, tips))
-    asked = _lines([*commits, *(f"^{sha}" for sha in tips if sha not in absent)])
-    status, out, _ = view.run("rev-list", "--stdin", said=asked)
-    return out.split() if status == 0 else None
-
-
-def linked_worktree(clone: Path) -> str:
-    """A further working tree of a clone's repository, which could have what is not committed, and is useless alone."""
+def _linked_worktrees(clone: Path) -> tuple[str, ...]:
+    """Further working trees of a clone's repository: each may hold changed files, and is useless without the clone."""
+    found: list[str] = []
     for told in sorted((clone / ".git" / "worktrees").glob("*/gitdir")):
         with contextlib.suppress(OSError, ValueError):
             pointer = Path(told.read_text("utf-8", "surrogateescape").rstrip("\n"))
             if (told.parent / pointer).parent.is_dir():
-                return str(pointer.parent)
-    return ""
+                found.append(str(pointer.parent))
+    return tuple(found)
 
 
-def sight(view: Path) -> dict[str, str]:
+def _sight(view: Path) -> dict[str, str]:
     """What lets a git command of the mirror's see a clone's objects as well."""
     path = str(view / "objects").replace("\\", "\\\\").replace('"', '\\"')
     return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
-
-
-@contextlib.contextmanager
-def seen(clone: Path) -> Generator[dict[str, str]]:
-    """What lets the mirror's git see a clone's objects without taking them over."""
-    with _view(clone / ".git" / "objects") as view:
-        yield sight(view.path)
 
 
 @contextlib.contextmanager
@@ -350,18 +377,19 @@ def _commits(mirror: Mirror, view: Bare) -> tuple[list[str], str]:
     status, out, err = view.run(*listing, limit=PATIENCE)
     if status != 0:
         return [], f"its objects cannot be read: {last_line(err)}"
+    rows = [line.split() for line in out.splitlines()]
+    own = [second for first, second in rows if first == "commit"]
     unindexed = [pack.name for pack in packs.glob("*.pack") if not pack.with_suffix(".idx").is_file()]
     if unindexed or f"{packs}/" in err:
-        return [], f"a pack of its objects cannot be read: {unindexed[0] if unindexed else last_line(err)}"
+        return own, f"a pack of its objects cannot be read: {unindexed[0] if unindexed else last_line(err)}"
     if name := _named_otherwise(view.path / "objects"):
-        return [], f"its objects are named in a way that is not read here: {name}"
-    rows = [line.split() for line in out.splitlines()]
+        return own, f"its objects are named in a way that is not read here: {name}"
     broken = [first for first, second in rows if second == "missing"]
     if not broken and any(line.startswith(("error:", "fatal:")) for line in err.splitlines()):
-        return [], f"its objects cannot be read: {last_line(err)}"  # a folder of them
+        return own, f"its objects cannot be read: {last_line(err)}"  # a folder of them
     if broken and (lost := _lacking(mirror.bare, broken)):
-        return [], f"its object {lost[0][:12]} is broken"
-    return [second for first, second in rows if first == "commit"], ""
+        return own, f"its object {lost[0][:12]} is broken"
+    return own, ""
 
 
 def _named_otherwise(objects: Path) -> str:
@@ -382,22 +410,28 @@ def _lines(words: Sequence[str]) -> bytes:
     return "".join(f"{word}\n" for word in words).encode()
 
 
-def _inner_stores(clone: Path) -> Iterator[Path]:
-    """Every place for git's objects below a clone but its own: of a repository, a submodule, one without a tree."""
-    own = clone / ".git" / "objects"
-    for folder, inside, _ in os.walk(clone, onerror=_raised):
-        here = Path(folder)
-        if here.name == "objects" and {"pack", "info", *filter(_FANOUT.fullmatch, inside)} & set(inside):
+def _inner_repositories(clone: Path) -> tuple[set[str], set[str]]:
+    """Every further git repository in a clone, ignored or not: one that a build fetched, a submodule, a bare one.
+
+    They are known by their objects. Whether these are elsewhere, too, only their settings tell, which are an agent's.
+    Also the folders that cannot be looked into: they may hold anything.
+    """
+    faults: list[OSError] = []
+    found: set[str] = set()
+    for folder, inside, _ in os.walk(clone, onerror=faults.append):
+        where = Path(folder).relative_to(clone)
+        if where.name == "objects" and _holds_objects(clone / where, inside, in_git=".git" in where.parts):
             inside.clear()
-            if here != own:
-                yield here
+            if where != Path(".git/objects"):
+                found.add(str(where.parent.parent if where.parent.name == ".git" else where.parent))
+    return found, {os.path.relpath(fault.filename or clone, clone) for fault in faults}
 
 
-def _raised(error: OSError) -> None:
-    """What cannot be looked into may hold anything."""
-    raise error
-
-
-def _named(store: Path, clone: Path) -> Path:
-    where = store.parent.relative_to(clone)
-    return where.parent if where.name == ".git" else where
+def _holds_objects(folder: Path, inside: Sequence[str], *, in_git: bool) -> bool:
+    """Tell whether a folder of this name is git's, or Git LFS's; also if the rest of the repository is gone."""
+    fans = [name for name in inside if _FANOUT.fullmatch(name)]
+    if not fans and not {"pack", "info"} & set(inside):
+        return False
+    loose = (file.name for name in fans for file in folder.glob(f"{name}/*"))
+    is_git = in_git or os.path.lexists(folder.parent / "HEAD") or any(folder.glob("pack/*.pack"))
+    return is_git or any(len(name) in (38, 62) and _HEX.fullmatch(name) for name in loose)

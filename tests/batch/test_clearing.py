@@ -18,9 +18,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ralph.batch.bare import Bare
-from ralph.batch.clearing import Clearing, Holding, What
+from ralph.batch.clearing import Clearing, Holding, What, kept
 from ralph.batch.database import default_url
-from ralph.batch.discarding import kept
 from ralph.batch.goals import BatchGoal, State, Submission
 from ralph.batch.mirror import Mirror
 from ralph.batch.premises import Premises, premises
@@ -419,73 +418,119 @@ def test_objects_that_cannot_be_looked_at_keep_the_clone(scene: Scene) -> None:
     assert scene.clone.exists()
 
 
-def test_sources_that_a_build_has_fetched_need_no_keeping(scene: Scene, base: Path, tmp_path: Path) -> None:
-    """A repository in an ignored folder whose commits all came from its remote, as CMake and pip make them."""
-    elsewhere = make_repo(tmp_path / "elsewhere", {"lib.c": "int x;"})
-    work(elsewhere, {"lib.c": "int y;"})
+def empty(source: Path, inner: Path) -> None:
+    git(source, "init", "--quiet", str(inner))
+
+
+def fetched(source: Path, inner: Path) -> None:
+    git(source, "clone", "--quiet", str(source), str(inner))
+
+
+def fetched_from_a_server(source: Path, inner: Path) -> None:
+    """As its settings say, which are an agent's to write; nobody is asked."""
+    fetched(source, inner)
+    git(inner, "config", "remote.origin.url", "https://example.org/lib.git")
+
+
+def fetched_tag(source: Path, inner: Path) -> None:
+    git(source, "clone", "--quiet", "--branch=v1", "--depth=1", f"file://{source}", str(inner))
+
+
+def without_head(source: Path, inner: Path) -> None:
+    """No repository any more by git's own word, but the objects are there."""
+    fetched(source, inner)
+    (inner / ".git" / "HEAD").rename(inner / "HEAD")
+    shutil.rmtree(inner / ".git" / "refs")
+
+
+def only_packs(source: Path, inner: Path) -> None:
+    git(source, "repack", "-a", "-d", "--quiet")
+    shutil.copytree(source / ".git" / "objects", inner / "objects")
+
+
+def only_objects(source: Path, inner: Path) -> None:
+    shutil.copytree(source / ".git" / "objects", inner / "objects")
+
+
+def mirrored(source: Path, inner: Path) -> None:
+    git(source, "clone", "--quiet", "--mirror", str(source), str(inner))
+
+
+def patched(source: Path, inner: Path) -> None:
+    fetched(source, inner)
+    work(inner, {"lib.c": "int patched;"})
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [empty, fetched, fetched_from_a_server, fetched_tag, without_head, only_packs, only_objects, mirrored, patched],
+    ids=lambda deed: deed.__name__,
+)
+def test_every_repository_in_a_clone_keeps_it(scene: Scene, tmp_path: Path, deed: Callable[[Path, Path], None]) -> None:
+    """Also one that a build has fetched into an ignored folder, as CMake and pip do."""
+    source = make_repo(tmp_path / "source", {"lib.c": "int x;"})
+    git(source, "tag", "v1")
     (scene.clone / "ignored").mkdir()
-    git(tmp_path, "clone", "--quiet", str(elsewhere), str(scene.clone / "ignored" / "lib"))
-    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{elsewhere}", str(scene.clone / "ignored" / "shallow"))
-    assert scene.clear()[What.CLONE] == ""
-    assert not scene.clone.exists()
+    deed(source, scene.clone / "ignored" / "lib")
+    why = "it is done, but a repository of its own is in ignored/lib: its history may be nowhere else"
+    assert scene.clear()[What.CLONE] == why
+    assert scene.clone.exists()
 
 
-SERVED = [
-    "https://example.org/lib.git", "ssh://git@example.org:22/lib", "git@example.org:lib.git", "git://example.org/lib"
-]  # fmt: skip
-UNTRUSTED = [
-    "http://localhost:3000/lib.git", "ssh://me@127.0.0.1/lib", "localhost:lib", "ext::sh -c lib", "../lib",
-    "file://example.org/lib", "/nowhere/lib", "https://example.org",
-]  # fmt: skip
+def test_so_does_a_copy_of_the_clone_in_itself(scene: Scene) -> None:
+    """The mirror has its commits, but not what is staged or changed there."""
+    fetched(scene.clone, scene.clone / "ignored" / "copy")
+    assert "a repository of its own is in ignored/copy: " in scene.clear()[What.CLONE]
 
 
-@pytest.mark.parametrize("url", [*SERVED, *UNTRUSTED])
-def test_what_was_fetched_from_a_server_is_taken_to_be_there(scene: Scene, tmp_path: Path, url: str) -> None:
-    """By its address alone: nobody is asked."""
-    lib = _fetched(scene, tmp_path, "lib")
-    git(lib, "config", "remote.origin.url", url)
-    assert bool(scene.clear()[What.CLONE]) == scene.clone.exists() == (url in UNTRUSTED)
+def test_so_does_a_repository_right_in_its_folder(scene: Scene) -> None:
+    git(scene.clone, "init", "--quiet", "--bare", ".")
+    assert "a repository of its own is in .: " in scene.clear()[What.CLONE]
 
 
-def test_so_is_a_copy_of_what_was_fetched_and_a_tag_that_alone_was_fetched(scene: Scene, tmp_path: Path) -> None:
-    """One repository for all versions, and the tree that is built from it; `git clone --depth=1 --branch=TAG`."""
-    lib = _fetched(scene, tmp_path, "lib")
-    git(tmp_path, "clone", "--quiet", str(lib), str(lib.parent / "copy"))
-    tagged = _fetched(scene, tmp_path, "tagged", "--branch=v1", "--depth=1")
-    assert git(tagged, "for-each-ref", "refs/remotes") == ""
-    for repository in (lib, tagged):
-        git(repository, "config", "remote.origin.url", SERVED[0])
+def test_so_does_a_store_of_git_lfs(scene: Scene) -> None:
+    file = scene.clone / ".git" / "lfs" / "objects" / "ab" / "cd" / ("abcd" * 16)
+    file.parent.mkdir(parents=True)
+    file.write_text("large")
+    assert "a repository of its own is in .git/lfs: " in scene.clear()[What.CLONE]
+
+
+def test_folders_that_are_only_called_as_those_of_git_do_not(scene: Scene) -> None:
+    work(scene.clone, {"game/objects/info/x.txt": "x", "game/objects/pack/y.txt": "y", "game/objects/ab/z.txt": "z"})
     assert scene.clear()[What.CLONE] == ""
 
 
-def test_a_mirror_does_not_tell_what_is_its_own(scene: Scene, tmp_path: Path) -> None:
-    git(_fetched(scene, tmp_path, "lib", "--mirror"), "config", "remote.origin.url", SERVED[0])
-    assert "a repository of its own is in ignored/lib" in scene.clear()[What.CLONE]
+def test_all_reasons_are_said_and_of_many_things_a_few_are_named(scene: Scene) -> None:
+    lose_branch(scene, 0)
+    for name in ("e", "d", "c", "b", "a"):
+        make_repo(scene.clone / "ignored" / name, {"x.txt": name})
+    (scene.clone / "a.txt").unlink()
+    os.mkfifo(scene.clone / "a.txt")
+    assert scene.clear()[What.CLONE] == (
+        "it is done, but it has no branch ralph/speed, or not all of its history; a repository of its own is in"
+        " ignored/a, ignored/b, ignored/c and 2 more: its history may be nowhere else; not committed: a.txt"
+    )
 
 
-def test_a_source_that_has_moved_on_is_none(scene: Scene, tmp_path: Path) -> None:
-    """Its objects are there still, and git will remove them, for nothing names them."""
-    lib = _fetched(scene, tmp_path, "lib")
-    source = Path(git(lib, "config", "remote.origin.url").removeprefix("file://"))
-    git(source, *WHO, "commit", "--quiet", "--amend", "-mother")
-    git(source, "tag", "--delete", "v1")
-    assert "a repository of its own is in ignored/lib" in scene.clear()[What.CLONE]
+def test_a_folder_that_cannot_be_looked_into_keeps_the_clone(scene: Scene) -> None:
+    """Here for the length of its path: nothing that is called by it can be opened."""
+    deep = bury(scene.clone / "ignored")
+    assert scene.clear()[What.CLONE].startswith("it is done, but it cannot be looked into ignored/nnn")
+    assert scene.clone.exists()
+    shutil.rmtree(deep)
 
 
-def _fetched(scene: Scene, tmp_path: Path, name: str, *how: str) -> Path:
-    elsewhere = make_repo(tmp_path / f"{name}-source", {"lib.c": f"int {name};"})
-    git(elsewhere, "tag", "v1")
-    (scene.clone / "ignored").mkdir(exist_ok=True)
-    git(tmp_path, "clone", "--quiet", *how, f"file://{elsewhere}", str(scene.clone / "ignored" / name))
-    return scene.clone / "ignored" / name
-
-
-def test_a_patch_to_such_sources_does(scene: Scene, tmp_path: Path) -> None:
-    elsewhere = make_repo(tmp_path / "elsewhere", {"lib.c": "int x;"})
-    (scene.clone / "ignored").mkdir()
-    git(tmp_path, "clone", "--quiet", str(elsewhere), str(scene.clone / "ignored" / "lib"))
-    work(scene.clone / "ignored" / "lib", {"lib.c": "int patched;"})
-    assert "a repository of its own is in ignored/lib" in scene.clear()[What.CLONE]
+def bury(folder: Path) -> Path:
+    """Make a folder that is so deep that its path is longer than any may be."""
+    folder.mkdir(exist_ok=True)
+    place = os.open(folder, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("n" * 250, dir_fd=place)
+        inside = os.open("n" * 250, os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inside
+    os.close(place)
+    return folder
 
 
 def test_nothing_that_an_agent_planted_runs(scene: Scene, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from ralph.repolock import holder_of
 from tests.support.batches import Batch, says, shell, wrote
 from tests.support.git_repos import git
 from tests.support.ralph_process import Ralph
+from tests.support.upstreams import work
 from tests.support.waiting import wait_until
 
 
@@ -84,6 +87,86 @@ def test_gc_says_first_and_removes_only_when_told_and_beside_a_worker_only_what_
     over.run()
     (_, two) = over.clones()
     assert (two / "half.txt").read_text() == "half\n"  # it went on where it was
+
+
+def a_link(clone: Path) -> None:
+    shutil.rmtree(clone)
+    clone.symlink_to(clone.parent)
+
+
+def broken(clone: Path) -> None:
+    (clone / ".git" / "HEAD").unlink()
+
+
+def no_branch(clone: Path) -> None:
+    git(clone, "switch", "--quiet", "--detach")
+    git(clone, "branch", "--quiet", "--delete", "--force", "ralph/two")
+
+
+def worktree(clone: Path) -> None:
+    git(clone, "worktree", "add", "--quiet", "--detach", str(clone.parent.parent / "tree"))
+
+
+def broken_object(clone: Path) -> None:
+    lost = work(clone, {"lost.txt": "lost"})
+    git(clone, "reset", "--quiet", "--hard", "HEAD^")
+    (clone / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    (clone / ".git" / "objects" / lost[:2] / lost[2:]).touch()
+
+
+def broken_index(clone: Path) -> None:
+    (clone / ".git" / "index").write_text("junk")
+
+
+def fetched(clone: Path) -> None:
+    """As a build does it."""
+    git(clone, "clone", "--quiet", "--no-local", str(clone), "ignored/fetched")
+
+
+def a_pipe(clone: Path) -> None:
+    (clone / "README.md").unlink()
+    os.mkfifo(clone / "README.md")
+
+
+REASONS: dict[Callable[[Path], None], str] = {
+    a_link: "it is no directory",
+    broken: "its git repository is broken: fatal: .*",
+    no_branch: "it has no branch ralph/two, or not all of its history",
+    worktree: "a further working tree of it is in .*/tree",
+    broken_object: "its object [0-9a-f]{12} is broken",
+    broken_index: "its index cannot be read: .*",
+    fetched: "a repository of its own is in ignored/fetched: its history may be nowhere else",
+    a_pipe: "not committed: README.md",
+}
+
+
+def test_each_reason_to_stay_is_said_in_its_words(over: Batch) -> None:
+    """Each of a clone that was set aside; when the mirror is gone, that is the reason for all."""
+    two = over.clones()[1]
+    for number, deed in enumerate(REASONS, 1):
+        aside = two.with_name(f"{two.name}.broken-{number}")
+        shutil.copytree(two, aside, symlinks=True)
+        deed(aside)
+    (two.parent / "mine").mkdir()
+    done = over.runs("gc", "--delete", "--json", cwd=over.root)
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [Path(each["path"]) for each in told["goes"]] == [two]
+    why = {Path(each["path"]).name: each["why"] for each in told["stays"]}
+    for number, words in enumerate(REASONS.values(), 1):
+        assert re.fullmatch(f"it is cancelled, but {words}", why[f"{two.name}.broken-{number}"])
+        assert os.path.lexists(two.with_name(f"{two.name}.broken-{number}"))
+    assert why["mine"] == "no goal of this queue has it"
+    assert over.runs("retry", "two", cwd=over.root).exit_code == 0
+    (two.parent / two.name).mkdir()
+    said = over.runs("gc", cwd=over.root).stdout
+    assert "it is queued: its next attempt goes on in it" in said
+    assert over.runs("cancel", "two", cwd=over.root).exit_code == 0
+    (mirror,) = over.ralph_dir.glob("mirrors/local/*.git")
+    mirror.rename(mirror.with_name("elsewhere"))
+    said = over.runs("gc", "--delete", cwd=over.root)
+    assert said.stdout.startswith("nothing to remove\n")
+    assert said.stdout.count("its mirror is gone: what is in it is nowhere else") == len(REASONS) + 2
 
 
 @pytest.mark.long

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ralph.batch.clearing import Holding, What
-from ralph.batch.discarding import kept_below
+from ralph.batch.clearing import Holding, What, kept_below
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import waits_in_vain
 from ralph.batch.remotes import without_password

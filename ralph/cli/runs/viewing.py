@@ -62,7 +62,7 @@ def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> 
 
 def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known":
     """Look up what there is of a goal besides its row."""
-    from ralph.batch.discarding import kept
+    from ralph.batch.clearing import kept
     from ralph.batch.mirror import open_mirror
     from ralph.batch.premises import premises
     from ralph.cli.runs import tables
