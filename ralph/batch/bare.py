@@ -4,8 +4,9 @@ import contextlib
 import fcntl
 import os
 import re
+import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ UNTOUCHED = {
 }
 """What every git command that has to do with an agent's clone must find in its environment, wherever it runs."""
 
+FANOUT = re.compile(r"[0-9a-f]{2}")
+"""What the folders are called that git sorts its objects into."""
+_VIEW = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tmultiPackIndex = false\n\tcommitGraph = false\n"
 _HELD = re.compile(r"Unable to create '(.+\.lock)': File exists")
 _LOCK_PATIENCE = 20.0
 """Seconds that another git is given to let go of a lock, before its file counts as left behind."""
@@ -63,6 +67,17 @@ class Bare:
     def is_ancestor(self, old: str, new: str) -> bool:
         return self.run("merge-base", "--is-ancestor", old, new)[0] == 0
 
+    def lacking(self, objects: Sequence[str]) -> list[str]:
+        """Those of these objects that are not here."""
+        said = "".join(f"{sha}\n" for sha in objects).encode()
+        found = self.git("cat-file", "--batch-check=%(objectname)", said=said).splitlines()
+        return [sha for sha, line in zip(objects, found, strict=True) if line.endswith(" missing")]
+
+    def lent(self) -> dict[str, str]:
+        """What lets a git command of another repository see the objects of this one as well."""
+        path = str(self.path / "objects").replace("\\", "\\\\").replace('"', '\\"')
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
+
     @contextlib.contextmanager
     def turn(self) -> Generator[None]:
         """Have the repository to oneself, among threads as among processes; the kernel ends the turn of a dead one."""
@@ -80,3 +95,22 @@ class Bare:
             time.sleep(0.05)
         if lock.is_relative_to(self.path) and not running_in(self.path, "git"):
             lock.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def seeing_only(store: Path) -> Generator[Bare]:
+    """A passing repository of ours that sees somebody's objects, and nothing else of that repository.
+
+    Neither its settings nor its alternates, its commit-graph or its list of shallow commits: an agent can write them.
+    """
+    with tempfile.TemporaryDirectory(prefix="ralph-view-") as folder:
+        root = Path(folder)
+        (root / "refs").mkdir()
+        (root / "objects" / "info").mkdir(parents=True)
+        (root / "HEAD").write_text("ref: refs/heads/none\n")
+        (root / "config").write_text(_VIEW)
+        for entry in store.iterdir() if store.is_dir() else ():
+            if entry.name == "pack" or FANOUT.fullmatch(entry.name):
+                # Unresolved: an agent can make a circle of links.
+                (root / "objects" / entry.name).symlink_to(entry.absolute())
+        yield Bare(root)

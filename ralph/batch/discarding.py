@@ -3,8 +3,7 @@
 What the mirror lacks is saved there first. What cannot be saved is an `Obstacle`: the clone stays and says why.
 
 An agent may amend, reset, detach HEAD or drop a stash; git keeps all these commits, though no ref leads to them. They
-are read through a repository of ours that sees the clone's objects and nothing else of it: neither its settings nor its
-alternates, its commit-graph or its list of shallow commits.
+are read through a view of ours on the clone's objects (`seeing_only`).
 """
 
 import contextlib
@@ -14,13 +13,13 @@ import secrets
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.batch.bare import Bare
+from ralph.batch.bare import FANOUT, Bare, seeing_only
 from ralph.batch.mirror import FETCH, PATIENCE, Mirror
 from ralph.batch.removal import remove_tree
 from ralph.gitcommand import last_line
@@ -28,9 +27,7 @@ from ralph.windows import EXCLUDES
 
 CLONES, LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"
 """Where a mirror keeps what only a clone had: commits and staged files, and files that were not committed."""
-_FANOUT = re.compile(r"[0-9a-f]{2}")
 _HEX = re.compile(r"[0-9a-f]+")
-_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tmultiPackIndex = false\n\tcommitGraph = false\n"
 _UNNAMED = "refs/unnamed"
 _MOST_NAMED = 3
 """Items of a reason that are named; the others are counted."""
@@ -141,8 +138,8 @@ def examine(mirror: Mirror, clone: Path, branch: str) -> Found:
         unsaved.append(lacking)
     with contextlib.ExitStack() as held:
         if tip and lacking is None:
-            view = held.enter_context(_view(clone / ".git" / "objects"))
-            unsaved += _beside_commits(mirror, clone, tip, _sight(view.path))
+            view = held.enter_context(seeing_only(clone / ".git" / "objects"))
+            unsaved += _beside_commits(mirror, clone, tip, view.lent())
         else:  # any commit will do to compare files with
             unsaved += _beside_commits(mirror, clone, mirror.tip(branch) or mirror.base(branch).tip, {})
     return Found(tip, refs, tuple(unsaved))
@@ -275,14 +272,14 @@ def unnamed(mirror: Mirror, clone: Path, commits: Sequence[str] = ()) -> Unnamed
     store = clone / ".git" / "objects"
     if not store.is_dir():
         return Unnamed(unsaved=Unsaved(Obstacle.COMMITS, detail="it has no objects of its own"))
-    with _view(store) as view:
+    with seeing_only(store) as view:
         own, broken = _commits(mirror, view)
-        seeing = _sight(view.path)
+        seeing = view.lent()
         tips, gap = _tips(mirror, own, seeing) if own else ((), "")
         staged, unread = _staged(mirror, clone / ".git" / "index", commits, seeing)
         if not (detail := broken or gap or unread):
             return Unnamed(tips, staged)
-        lost = _titles(mirror, _lacking(mirror.bare, own), seeing) if broken or gap else ()
+        lost = _titles(mirror, mirror.bare.lacking(own), seeing) if broken or gap else ()
         return Unnamed(tips, staged, Unsaved(Obstacle.COMMITS, lost, detail))
 
 
@@ -330,7 +327,7 @@ def _staged(
 
 def _bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str) -> None:
     """Take these commits over from a clone, with all that comes before them, and these files; as refs below a name."""
-    with _view(clone / ".git" / "objects") as view:
+    with seeing_only(clone / ".git" / "objects") as view:
         (view.path / "objects" / "info" / "alternates").write_text(f"{mirror.path.resolve() / 'objects'}\n")
         (view.path / "packed-refs").write_text("".join(f"{sha} {_UNNAMED}/{sha}\n" for sha in sorted(tips)))
         mirror.bare.git(*FETCH, "--no-tags", "--", str(view.path), f"+{_UNNAMED}/*:{below}/*")
@@ -345,29 +342,6 @@ def _linked_worktrees(clone: Path) -> tuple[str, ...]:
             if (told.parent / pointer).parent.is_dir():
                 found.append(str(pointer.parent))
     return tuple(found)
-
-
-def _sight(view: Path) -> dict[str, str]:
-    """What lets a git command of the mirror's see a clone's objects as well."""
-    path = str(view / "objects").replace("\\", "\\\\").replace('"', '\\"')
-    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
-
-
-@contextlib.contextmanager
-def _view(store: Path) -> Generator[Bare]:
-    """A passing repository of ours over somebody's objects."""
-    with tempfile.TemporaryDirectory(prefix="ralph-view-") as folder:
-        root = Path(folder)
-        (root / "refs").mkdir()
-        (root / "objects" / "info").mkdir(parents=True)
-        (root / "HEAD").write_text("ref: refs/heads/none\n")
-        (root / "config").write_text(_CONFIG)
-        for entry in store.iterdir() if store.is_dir() else ():
-            if entry.name == "pack" or _FANOUT.fullmatch(entry.name):
-                (root / "objects" / entry.name).symlink_to(
-                    entry.absolute()
-                )  # unresolved: an agent can make a circle of links
-        yield Bare(root)
 
 
 def _commits(mirror: Mirror, view: Bare) -> tuple[list[str], str]:
@@ -387,7 +361,7 @@ def _commits(mirror: Mirror, view: Bare) -> tuple[list[str], str]:
     broken = [first for first, second in rows if second == "missing"]
     if not broken and any(line.startswith(("error:", "fatal:")) for line in err.splitlines()):
         return own, f"its objects cannot be read: {last_line(err)}"  # a folder of them
-    if broken and (lost := _lacking(mirror.bare, broken)):
+    if broken and (lost := mirror.bare.lacking(broken)):
         return own, f"its object {lost[0][:12]} is broken"
     return own, ""
 
@@ -399,11 +373,6 @@ def _named_otherwise(objects: Path) -> str:
     return next((name for name in loose if _HEX.fullmatch(name) and len(name) != 38), "") or next(
         (name for name in packed if _HEX.fullmatch(name) and len(name) != 40), ""
     )
-
-
-def _lacking(bare: Bare, objects: Sequence[str]) -> list[str]:
-    found = bare.git("cat-file", "--batch-check=%(objectname)", said=_lines(objects)).splitlines()
-    return [sha for sha, line in zip(objects, found, strict=True) if line.endswith(" missing")]
 
 
 def _lines(words: Sequence[str]) -> bytes:
@@ -429,7 +398,7 @@ def _inner_repositories(clone: Path) -> tuple[set[str], set[str]]:
 
 def _holds_objects(folder: Path, inside: Sequence[str], *, in_git: bool) -> bool:
     """Tell whether a folder of this name is git's, or Git LFS's; also if the rest of the repository is gone."""
-    fans = [name for name in inside if _FANOUT.fullmatch(name)]
+    fans = [name for name in inside if FANOUT.fullmatch(name)]
     if not fans and not {"pack", "info"} & set(inside):
         return False
     loose = (file.name for name in fans for file in folder.glob(f"{name}/*"))
