@@ -67,10 +67,10 @@ class Bare:
     def is_ancestor(self, old: str, new: str) -> bool:
         return self.run("merge-base", "--is-ancestor", old, new)[0] == 0
 
-    def lacking(self, objects: Sequence[str]) -> list[str]:
+    def lacking(self, objects: Sequence[str], pinned: Mapping[str, str] | None = None) -> list[str]:
         """Those of these objects that are not here."""
         said = "".join(f"{sha}\n" for sha in objects).encode()
-        found = self.git("cat-file", "--batch-check=%(objectname)", said=said).splitlines()
+        found = self.git("cat-file", "--batch-check=%(objectname)", said=said, pinned=pinned).splitlines()
         return [sha for sha, line in zip(objects, found, strict=True) if line.endswith(" missing")]
 
     def lent(self) -> dict[str, str]:

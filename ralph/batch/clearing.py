@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ralph.batch.bare import Bare
-from ralph.batch.discarding import CLONES, LEFTOVERS, discard, examine
+from ralph.batch.discarding import CLONES, GOING, LEFTOVERS, Unsaved, discard, examine
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.premises import Premises, is_elsewhere
@@ -23,6 +23,7 @@ from ralph.repolock import holder
 
 _ASIDE = re.compile(r"\.broken-\d+$")
 _OVER = (State.DONE, State.CANCELLED)
+_ELSEWHERE = "{} is a link: what is there may not be ralph's"
 _BLOCK = 512
 """Bytes in what `st_blocks` counts, whatever the file system's own blocks are."""
 
@@ -84,6 +85,8 @@ class Holding:
     goal: BatchGoal | None = None
     size: int = 0
     """Bytes: those that it frees, if it goes, else those that it takes."""
+    unsaved: tuple[Unsaved, ...] = ()
+    """What of it the mirror cannot take over: why it stays; or, if it goes all the same, what is lost."""
     mirror: Path | None = None
     kept: tuple[str, ...] = ()
     """The refs, in the mirror, under which what was only here is kept, now that it is gone."""
@@ -103,18 +106,53 @@ class Clearing:
         """Look at everything there is; nothing is written."""
         return settled([*self._clones(), *self._checkouts(), *self._beside()])
 
-    def remove(self, holding: Holding, claim: Claim) -> str:
-        """Remove what can go, as it is now; or say why it stays after all."""
+    def forced(self, goals: Sequence[BatchGoal]) -> list[Holding]:
+        """Look at the clones of goals, all of which are to go whatever they hold; ask first whether one is `in_use`."""
+        wanted = {self.premises.clone(goal).name: goal for goal in goals}
+        found: list[Holding] = []
+        for path in _inside(self.premises.root / "clones"):
+            half = path.name.startswith(".") and path.name.endswith(GOING)
+            name = path.name.removeprefix(".").removesuffix(GOING) if half else path.name
+            clone = _ASIDE.sub("", name)
+            if (goal := wanted.get(clone)) is not None:
+                what = What.HALF if half else What.SET_ASIDE if clone != name else What.CLONE
+                found.append(self._forced(path, what, goal))
+        return settled(found)
+
+    def _forced(self, path: Path, what: What, goal: BatchGoal) -> Holding:
+        weight = weigh(path)
+        if is_elsewhere(path):
+            return Holding(path, what, weight, goes=False, why=_ELSEWHERE.format(path.parent.name), goal=goal)
+        if what is What.HALF:
+            return Holding(path, what, weight, goes=True, why="what a process that was cut off has left", goal=goal)
+        try:
+            found = examine(self._mirror(goal), path, goal.branch)
+        except (RalphError, OSError) as error:
+            return Holding(path, what, weight, goes=False, why=str(error), goal=goal)
+        but = f", but {found.why}" if found.why else ""
+        return Holding(path, what, weight, goes=True, why=f"it is {goal.state}{but}", goal=goal, unsaved=found.unsaved)
+
+    def remove(self, holding: Holding, claim: Claim, *, forced: bool = False) -> str:
+        """Remove what can go, as it is now; or say why it stays after all.
+
+        `forced`: the user has agreed to lose what of it is `unsaved`; should there be more by now, it stays.
+        """
         goal = holding.goal
         try:
             if goal is None:
                 return _remove_passing(holding.path, lambda: claim(None))
+            if holding.what is What.HALF:
+                remove_tree(holding.path)
+                return ""
             if who := self._at_work(goal):
                 return who
             # Of a clone that was set aside, the branch in the mirror may be ahead.
             finished = goal.state is State.DONE or holding.what is What.SET_ASIDE
-            mirror = self._mirror(goal)
-            return discard(mirror, holding.path, goal.branch, finished=finished, claim=lambda: claim(goal))
+            agreed = holding.unsaved if forced else None
+            return discard(
+                self._mirror(goal), holding.path, goal.branch,
+                finished=finished, agreed=agreed, claim=lambda: claim(goal),
+            )  # fmt: skip
         except RalphError as error:
             return error.message
         except OSError as error:
@@ -137,9 +175,9 @@ class Clearing:
             if goal is None:
                 yield Holding(path, What.UNKNOWN, weigh(path), goes=False, why="no goal of this queue has it")
                 continue
-            why = self._why_it_stays(path, goal, aside=aside)
+            why, unsaved = self._why_it_stays(path, goal, aside=aside)
             what = What.SET_ASIDE if aside else What.CLONE
-            yield Holding(path, what, weigh(path), not why, why or f"it is {goal.state}", goal)
+            yield Holding(path, what, weigh(path), not why, why or f"it is {goal.state}", goal, unsaved=unsaved)
 
     def _checkouts(self) -> Iterator[Holding]:
         for path in _inside(self.premises.checkouts):
@@ -149,7 +187,7 @@ class Clearing:
         """What nobody but a queue worker has to do with."""
         stays = f"{self.served} serves the queue, and may be at it" if self.served else ""
         if is_elsewhere(path):
-            stays = f"{path.parent.name} is a link: what is there may not be ralph's"
+            stays = _ELSEWHERE.format(path.parent.name)
         return Holding(path, what, weigh(path), not stays, stays or why)
 
     def _beside(self) -> Iterator[Holding]:
@@ -169,26 +207,33 @@ class Clearing:
             if (ralph_dir / name).is_dir():
                 yield Holding(ralph_dir / name, what, weigh(ralph_dir / name), goes=False, why=why)
 
-    def _why_it_stays(self, path: Path, goal: BatchGoal, *, aside: bool) -> str:
+    def _why_it_stays(self, path: Path, goal: BatchGoal, *, aside: bool) -> tuple[str, tuple[Unsaved, ...]]:
         if goal.state not in _OVER:
-            return f"it is {goal.state}" + ("" if aside else ": its next attempt goes on in it")
+            return f"it is {goal.state}" + ("" if aside else ": its next attempt goes on in it"), ()
         if who := self._at_work(goal):
-            return who
+            return who, ()
         try:
-            why = examine(self._mirror(goal), path, goal.branch).why
+            found = examine(self._mirror(goal), path, goal.branch)
         except (RalphError, OSError) as error:
-            return str(error)
-        return f"it is {goal.state}, but {why}" if why else ""
+            return str(error), ()
+        return (f"it is {goal.state}, but {found.why}" if found.why else ""), found.unsaved
+
+    def in_use(self, goal: BatchGoal) -> str:
+        """Say why nobody may have the clone of a goal go, however little he cares for what is in it."""
+        if goal.state is State.RUNNING:
+            return "is running" if goal.unmerged is None else "is being merged"
+        if goal.state is State.QUEUED and goal.unmerged is not None:
+            return "is queued to be merged"
+        who = self._at_work(goal)
+        return f"is {goal.state}, but {who}" if who else ""
 
     def _at_work(self, goal: BatchGoal) -> str:
         owner = holder(self.premises.run_directory(goal).parent)
         return "" if owner is None else f"process {owner.pid} on {owner.host} works in it"
 
-    def _mirror(self, goal: BatchGoal) -> Mirror:
+    def _mirror(self, goal: BatchGoal) -> Mirror | None:
         mirror = open_mirror(self.premises.ralph_dir, goal.repo)
-        if not (mirror.path / "HEAD").is_file():
-            raise RalphError("its mirror is gone: what is in it is nowhere else")
-        return mirror
+        return mirror if (mirror.path / "HEAD").is_file() else None
 
 
 def kept_below(clone: Path, branch: str) -> tuple[str, str]:

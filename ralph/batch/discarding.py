@@ -1,9 +1,8 @@
 """The end of a working clone. One rule decides: it goes when the mirror has every commit and every changed file in it.
 
-What the mirror lacks is saved there first. What cannot be saved is an `Obstacle`: the clone stays and says why.
-
-An agent may amend, reset, detach HEAD or drop a stash; git keeps all these commits, though no ref leads to them. They
-are read through a view of ours on the clone's objects (`seeing_only`).
+What the mirror lacks is saved there first. What cannot be saved is an `Obstacle`: the clone stays and says why, unless
+the user has agreed to lose just that. An agent may amend, reset, detach HEAD or drop a stash; git keeps all these
+commits, though no ref leads to them. They are read through a view of ours on the clone's objects (`seeing_only`).
 """
 
 import contextlib
@@ -27,6 +26,8 @@ from ralph.windows import EXCLUDES
 
 CLONES, LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"
 """Where a mirror keeps what only a clone had: commits and staged files, and files that were not committed."""
+GOING = ".going"
+"""How the name of a clone ends that is being removed; it begins with a dot."""
 _HEX = re.compile(r"[0-9a-f]+")
 _UNNAMED = "refs/unnamed"
 _MOST_NAMED = 3
@@ -39,6 +40,7 @@ class Obstacle(StrEnum):
     """The kinds of things that keep a clone."""
 
     NO_DIRECTORY = "no directory"
+    NO_MIRROR = "no mirror"
     BROKEN = "broken"
     NO_BRANCH = "no branch"
     WORKTREES = "worktrees"
@@ -50,6 +52,7 @@ class Obstacle(StrEnum):
 
 _WHY = {
     Obstacle.NO_DIRECTORY: "it is no directory",
+    Obstacle.NO_MIRROR: "its mirror is gone: what is in it is nowhere else",
     Obstacle.BROKEN: "its git repository is broken: {detail}",
     Obstacle.NO_BRANCH: "it has no branch {detail}, or not all of its history",
     Obstacle.WORKTREES: "a further working tree of it is in {items}",
@@ -68,7 +71,11 @@ class Unsaved:
     items: tuple[str, ...] = ()
     """Commits, or paths: all of them, as far as they can be listed."""
     detail: str = field(default="", compare=False)
-    """More about it, in git's words as a rule."""
+    """More about it, in git's words as a rule; they may name a passing file, so they are not compared."""
+
+    def is_part_of(self, other: "Unsaved") -> bool:
+        """Tell whether it is no more than the other one says."""
+        return self.what is other.what and set(self.items) <= set(other.items)
 
     @property
     def why(self) -> str:
@@ -78,24 +85,28 @@ class Unsaved:
 
 
 def discard(
-    mirror: Mirror,
+    mirror: Mirror | None,
     clone: Path,
     branch: str,
     *,
     finished: bool = False,
+    agreed: Sequence[Unsaved] | None = None,
     claim: Callable[[], AbstractContextManager[bool]] = lambda: contextlib.nullcontext(True),
 ) -> str:
     """Save what a working clone holds to the mirror, and remove it; return why it stays, if it does.
 
     `finished`: its goal is done, and the name of its branch may be another's by now, so nothing is written to that.
+    `agreed`: the user wants it gone, and has agreed to lose this; whatever else can be saved is saved all the same.
     `claim` tells at the last moment whether it may still go, and keeps everyone from it for that moment.
     """
-    going = clone.with_name(f".{clone.name}.going")
+    going = clone.with_name(f".{clone.name}{GOING}")
     remove_tree(going)
     if not os.path.lexists(clone):
         return ""
     found = examine(mirror, clone, branch)
-    if why := found.why or _save(mirror, clone, branch, found, finished=finished):
+    if more := [each for each in found.unsaved if not any(each.is_part_of(one) for one in agreed or ())]:
+        return "; ".join(each.why for each in more)
+    if mirror is not None and (why := _save(mirror, clone, found, finished=finished, forced=agreed is not None)):
         return why
     with claim() as ours:
         if not ours:
@@ -109,10 +120,14 @@ def discard(
 class Found:
     """What is in a clone that is about to go."""
 
+    branch: str
     tip: str = ""
     """The last commit of its branch."""
     refs: Mapping[str, str] = field(default_factory=dict[str, str])
     unsaved: tuple[Unsaved, ...] = ()
+
+    def has(self, *obstacles: Obstacle) -> bool:
+        return any(each.what in obstacles for each in self.unsaved)
 
     @property
     def why(self) -> str:
@@ -120,13 +135,16 @@ class Found:
         return "; ".join(each.why for each in self.unsaved)
 
 
-def examine(mirror: Mirror, clone: Path, branch: str) -> Found:
+def examine(mirror: Mirror | None, clone: Path, branch: str) -> Found:
     """Look for what a clone holds that the mirror could not take over; nothing is written."""
+    if mirror is None:
+        return Found(branch, unsaved=(Unsaved(Obstacle.NO_MIRROR),))
     if clone.is_symlink() or not clone.is_dir():
-        return Found(unsaved=(Unsaved(Obstacle.NO_DIRECTORY),))
+        return Found(branch, unsaved=(Unsaved(Obstacle.NO_DIRECTORY),))
     unsaved: list[Unsaved] = []
     status, out, err = mirror.bare.run("ls-remote", "--", str(clone), limit=PATIENCE)
-    refs = {ref: sha for sha, _, ref in (line.partition("\t") for line in out.splitlines() if status == 0)}
+    listed = (line.partition("\t") for line in out.splitlines() if status == 0)
+    refs = {ref: sha for sha, _, ref in listed if sha.strip("0")}  # one that a crash emptied names nothing
     tip = refs.get(f"refs/heads/{branch}", "")
     if status != 0:
         unsaved.append(Unsaved(Obstacle.BROKEN, detail=last_line(err)))
@@ -134,15 +152,21 @@ def examine(mirror: Mirror, clone: Path, branch: str) -> Found:
         unsaved.append(Unsaved(Obstacle.NO_BRANCH, detail=branch))
     if trees := _linked_worktrees(clone):
         unsaved.append(Unsaved(Obstacle.WORKTREES, trees))
-    if lacking := unnamed(mirror, clone).unsaved:
-        unsaved.append(lacking)
-    with contextlib.ExitStack() as held:
-        if tip and lacking is None:
-            view = held.enter_context(seeing_only(clone / ".git" / "objects"))
-            unsaved += _beside_commits(mirror, clone, tip, view.lent())
-        else:  # any commit will do to compare files with
-            unsaved += _beside_commits(mirror, clone, mirror.tip(branch) or mirror.base(branch).tip, {})
-    return Found(tip, refs, tuple(unsaved))
+    if gap := unnamed(mirror, clone).unsaved:
+        unsaved.append(gap)
+    with seeing_only(clone / ".git" / "objects") as view:
+        pinned = {} if gap else view.lent()
+        nowhere = set(mirror.bare.lacking([*refs.values()], pinned))
+        if missing := [f"{sha} {ref}" for ref, sha in refs.items() if sha in nowhere and not gap]:
+            unsaved.append(Unsaved(Obstacle.COMMITS, tuple(missing), f"what its {missing[0][41:]} names is not there"))
+        whole = tip if tip and tip not in nowhere else _other_tip(mirror, branch)
+        unsaved += _beside_commits(mirror, clone, whole, pinned)
+    return Found(branch, tip, refs, tuple(unsaved))
+
+
+def _other_tip(mirror: Mirror, branch: str) -> str:
+    """A commit to compare files with where the clone's own cannot be had: any will do."""
+    return mirror.tip(branch) or mirror.base(branch).tip
 
 
 def _beside_commits(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[str, str]) -> Iterator[Unsaved]:
@@ -182,24 +206,32 @@ def _linked_repositories(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[
     return {path for path in links if any((clone / path).glob("*"))}
 
 
-def _save(mirror: Mirror, clone: Path, branch: str, found: Found, *, finished: bool) -> str:
-    """Take everything in a clone over into the mirror; return why that cannot be."""
-    tip = found.tip if finished else mirror.save(clone, branch, None)
-    if tip is None:
-        return Unsaved(Obstacle.NO_BRANCH, detail=branch).why
+def _save(mirror: Mirror, clone: Path, found: Found, *, finished: bool, forced: bool) -> str:
+    """Take all that can be had of a clone over into the mirror; return why that cannot be."""
+    if found.has(Obstacle.NO_DIRECTORY):
+        return ""
+    tip = found.tip if finished else mirror.save(clone, found.branch, None)
+    if tip is None and not forced:  # else its commits are taken over below, without their branch
+        return Unsaved(Obstacle.NO_BRANCH, detail=found.branch).why
     below = f"{CLONES}/{clone.name}/{_stamp()}"
-    _take_over(mirror, clone, found.refs, below)
+    has_gaps = found.has(Obstacle.COMMITS)
+    _take_over(mirror, clone, found.refs, below, has_gaps=has_gaps)
+    tip = (mirror.bare.commit_at(tip) if tip else None) or _other_tip(mirror, found.branch)
     safe = [tip]
-    if left := uncommitted(mirror, clone, tip):
-        if (leftovers := _keep(mirror, clone, branch, tip, left)) is None:
+    lost = {item for each in found.unsaved for item in each.items}
+    if left := [path for path in uncommitted(mirror, clone, tip) if path.rstrip("/") not in lost]:
+        if inner := [path.rstrip("/") for path in left if path.endswith("/")]:  # made since
+            return Unsaved(Obstacle.REPOSITORIES, tuple(inner)).why
+        if (leftovers := _keep(mirror, clone, found.branch, tip, left)) is None:
             return Unsaved(Obstacle.FILES, tuple(left)).why
         safe.append(leftovers)
     # Last: what the refs lead to, and what the files hold, is here by now.
     more = unnamed(mirror, clone, safe)
-    if more.unsaved is not None:
+    if more.unsaved is not None and not has_gaps:
         return more.unsaved.why
-    if more.tips or more.staged:
-        _bring_over(mirror, clone, [*more.tips, *more.staged], f"{below}/unnamed")
+    objects = [*more.tips, *more.staged]
+    for some in [[each] for each in objects] if has_gaps else [objects] if objects else []:
+        _bring_over(mirror, clone, some, f"{below}/unnamed", has_gaps=has_gaps)
     return ""
 
 
@@ -238,13 +270,16 @@ def uncommitted(mirror: Mirror, clone: Path, tip: str, seeing: Mapping[str, str]
     return [path for path in (changed + untracked).split("\0") if path]
 
 
-def _take_over(mirror: Mirror, clone: Path, refs: Mapping[str, str], below: str) -> None:
+def _take_over(mirror: Mirror, clone: Path, refs: Mapping[str, str], below: str, *, has_gaps: bool) -> None:
     """Fetch what a clone's other refs (a branch, a tag, the stash) name and the mirror has not."""
-    asked = "".join(f"{sha}\n" for sha in refs.values()).encode()
-    known = mirror.bare.git("cat-file", "--batch-check=%(objectname)", said=asked).splitlines()
-    new = [ref for ref, found in zip(refs, known, strict=True) if found.endswith(" missing")]
-    if wanted := [f"+{ref}:{below}/{ref}" for ref in new if "^{}" not in ref]:
-        mirror.bare.git(*FETCH, "--no-tags", "--", str(clone), *wanted)
+    new = set(mirror.bare.lacking(list(refs.values())))
+    wanted = [f"+{ref}:{below}/{ref}" for ref, sha in refs.items() if sha in new and "^{}" not in ref]
+    fetching = (*FETCH, "--no-tags", "--", str(clone))
+    if has_gaps:
+        for each in wanted:
+            mirror.bare.run(*fetching, each)  # what can be had
+    elif wanted:
+        mirror.bare.git(*fetching, *wanted)
 
 
 def _stamp() -> str:
@@ -279,7 +314,7 @@ def unnamed(mirror: Mirror, clone: Path, commits: Sequence[str] = ()) -> Unnamed
         staged, unread = _staged(mirror, clone / ".git" / "index", commits, seeing)
         if not (detail := broken or gap or unread):
             return Unnamed(tips, staged)
-        lost = _titles(mirror, mirror.bare.lacking(own), seeing) if broken or gap else ()
+        lost = _titles(mirror, mirror.bare.lacking(own), seeing) if gap else ()
         return Unnamed(tips, staged, Unsaved(Obstacle.COMMITS, lost, detail))
 
 
@@ -325,12 +360,13 @@ def _staged(
     return tuple(dict.fromkeys(sha for mode, sha in facts if mode != _REPOSITORY and sha not in safe)), ""
 
 
-def _bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str) -> None:
+def _bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str, *, has_gaps: bool) -> None:
     """Take these commits over from a clone, with all that comes before them, and these files; as refs below a name."""
     with seeing_only(clone / ".git" / "objects") as view:
         (view.path / "objects" / "info" / "alternates").write_text(f"{mirror.path.resolve() / 'objects'}\n")
         (view.path / "packed-refs").write_text("".join(f"{sha} {_UNNAMED}/{sha}\n" for sha in sorted(tips)))
-        mirror.bare.git(*FETCH, "--no-tags", "--", str(view.path), f"+{_UNNAMED}/*:{below}/*")
+        fetch = mirror.bare.run if has_gaps else mirror.bare.git  # of one with gaps what can be had
+        fetch(*FETCH, "--no-tags", "--", str(view.path), f"+{_UNNAMED}/*:{below}/*")
 
 
 def _linked_worktrees(clone: Path) -> tuple[str, ...]:

@@ -171,7 +171,8 @@ class Pursuing:
         except Exception as error:  # it is merged, whatever an agent has made of its clone
             kept = f"{type(error).__name__}: {error}"
         if kept:
-            self._controls.tell(Kind.NOTE, f"its clone stays: {clone}: {kept}", goal)
+            way_out = f"remove it all the same with: ralph-runs gc --force {goal.label}"
+            self._controls.tell(Kind.NOTE, f"its clone stays: {clone}: {kept}; {way_out}", goal)
 
     def _give_up(self, number: int, start: int, error: Exception) -> None:
         goal = self._store.goal(number)

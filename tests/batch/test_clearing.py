@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from ralph.batch.bare import Bare
 from ralph.batch.clearing import Clearing, Holding, What, kept
 from ralph.batch.database import default_url
+from ralph.batch.discarding import Obstacle, examine
 from ralph.batch.goals import BatchGoal, State, Submission
 from ralph.batch.mirror import Mirror
 from ralph.batch.premises import Premises, premises
@@ -54,6 +55,20 @@ class Scene:
 
     def _cleared(self, clearing: Clearing, found: Holding) -> str:
         return clearing.remove(found, self.claim) if found.goes else found.why
+
+    def force(self) -> dict[What, str]:
+        """Remove all clones of the goal, whatever they hold."""
+        clearing = Clearing(self.place, {})
+        assert clearing.in_use(self.goal) == ""
+        return {found.what: self._forced(clearing, found) for found in clearing.forced([self.goal])}
+
+    def _forced(self, clearing: Clearing, found: Holding) -> str:
+        return clearing.remove(found, self.claim, forced=True) if found.goes else found.why
+
+    def unsaved(self) -> dict[Obstacle, tuple[str, ...]]:
+        """What of the clone the mirror cannot take over."""
+        found = examine(self.mirror, self.clone, self.goal.branch).unsaved
+        return {each.what: each.items for each in found}
 
     def claim(self, goal: BatchGoal | None) -> contextlib.AbstractContextManager[bool]:
         return unless_served(default_url(self.place.ralph_dir)) if goal is None else self.store.as_seen(goal)
@@ -307,7 +322,9 @@ def reachable(mirror: Mirror) -> set[str]:
     return set(git(mirror.path, "rev-list", "--all").split())
 
 
-def test_no_commit_and_no_text_is_ever_lost(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("forced", [False, True])
+def test_no_commit_and_no_text_is_ever_lost(base: Path, tmp_path: Path, forced: bool) -> None:
+    """By force a clone goes in any case; lost is what git cannot read, and what is in repositories of its own."""
     numbers = itertools.count()
     steps = st.one_of(*(st.lists(st.tuples(st.sampled_from(each), st.integers(0, 1000)), min_size=1, max_size=7)
                         for each in (USUAL, DEEDS)))  # fmt: skip
@@ -325,9 +342,15 @@ def test_no_commit_and_no_text_is_ever_lost(base: Path, tmp_path: Path) -> None:
             for deed, number in chosen:
                 with contextlib.suppress(AssertionError):  # git may refuse it, in the state that the clone is in
                     deed(scene, number)
-            commits, written = all_commits(scene.clone), texts(scene.clone)
-            why = scene.clear()[What.CLONE]
+            unsaved = scene.unsaved() if forced else {}
+            commits = _listed(scene.clone / ".git", "commit") if forced else all_commits(scene.clone)
+            written = texts(scene.clone)
+            why = (scene.force if forced else scene.clear)()[What.CLONE]
             assert scene.clone.exists() == bool(why)
+            if forced:
+                assert why == ""
+            if Obstacle.COMMITS in unsaved:
+                return
             if why:
                 assert all_commits(scene.clone) == commits
                 assert texts(scene.clone) == written
@@ -690,3 +713,129 @@ def test_a_file_that_stays_elsewhere_frees_nothing(scene: Scene, tmp_path: Path)
 def test_of_a_mirror_that_is_broken_nothing_is_kept_and_nobody_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mirror").mkdir()
     assert kept(Bare(tmp_path / "mirror"), tmp_path / "clone", "ralph/goal") == []
+
+
+def test_by_force_everything_goes_but_what_can_be_saved_is(scene: Scene) -> None:
+    tip = commit_and_drop(scene)
+    nested(scene, 0)
+    write(scene, 1)
+    aside = scene.clone.with_name(f"{scene.clone.name}.broken-7")
+    going = scene.clone.with_name(f".{scene.clone.name}.going")
+    shutil.copytree(scene.clone, aside, symlinks=True)
+    going.mkdir()
+    (scene.clone.parent / "g10-other").mkdir()
+    written = texts(scene.clone)
+    assert scene.force() == {What.CLONE: "", What.SET_ASIDE: "", What.HALF: ""}
+    assert [path.name for path in scene.clone.parent.iterdir()] == ["g10-other"]
+    assert tip in reachable(scene.mirror)
+    assert all(is_kept(scene.mirror, text) for text in written)
+
+
+def commit_and_drop(scene: Scene) -> str:
+    tip = work(scene.clone, {"dropped.txt": "dropped"})
+    git(scene.clone, "reset", "--quiet", "--hard", "HEAD^")
+    return tip
+
+
+def test_what_is_lost_of_a_history_with_a_gap_is_named(scene: Scene) -> None:
+    """And what can be had of it is saved all the same: another branch, files."""
+    git(scene.clone, "switch", "--quiet", "--create", "idea")
+    idea = work(scene.clone, {"idea.txt": "idea"})
+    git(scene.clone, "switch", "--quiet", scene.goal.branch)
+    gone = work(scene.clone, {"b.txt": "b"}, "the first")
+    last = work(scene.clone, {"c.txt": "c"}, "the last")
+    (scene.clone / ".git" / "objects" / gone[:2] / gone[2:]).unlink()
+    (scene.clone / "loose.txt").write_text("loose")
+    assert set(scene.unsaved()[Obstacle.COMMITS]) == {f"{last} the last", f"{idea} work"}
+    assert scene.force()[What.CLONE] == ""
+    assert idea in reachable(scene.mirror)
+    assert last not in reachable(scene.mirror)
+    assert is_kept(scene.mirror, b"loose")
+    assert is_kept(scene.mirror, b"c")
+
+
+def test_a_clone_that_was_made_shallow_goes_by_force_and_nothing_is_lost(base: Path, tmp_path: Path) -> None:
+    """Its branch cannot be fetched, but its commits are there."""
+    scene = made(base, tmp_path, State.CANCELLED)
+    work(scene.clone, {"b.txt": "b"})
+    tip = work(scene.clone, {"c.txt": "c"})
+    (scene.clone / ".git" / "shallow").write_text(f"{tip}\n")
+    assert "not all of its history" in scene.clear()[What.CLONE]
+    assert scene.force()[What.CLONE] == ""
+    assert tip in reachable(scene.mirror)
+    scene.store.close()
+
+
+def test_what_has_come_since_the_user_agreed_keeps_the_clone(scene: Scene) -> None:
+    nested(scene, 0)
+    clearing = Clearing(scene.place, {})
+    (found,) = clearing.forced([scene.goal])
+    nested(scene, 0)
+    why = "a repository of its own is in ignored/inner-0, ignored/inner-2: its history may be nowhere else"
+    assert clearing.remove(found, scene.claim, forced=True) == why
+    assert scene.clone.exists()
+    (found,) = clearing.forced([scene.goal])
+    assert clearing.remove(found, scene.claim, forced=True) == ""
+
+
+def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone_from_force(base: Path, tmp_path: Path) -> None:
+    scene = made(base, tmp_path, State.STUCK)
+    clearing = Clearing(scene.place, {})
+    (found,) = clearing.forced([scene.goal])
+    scene.store.retry(scene.goal)
+    assert clearing.remove(found, scene.claim, forced=True) == "it was taken up again"
+    assert scene.clone.exists()
+    scene.store.close()
+
+
+def test_which_goals_are_in_use(base: Path, tmp_path: Path) -> None:
+    scene = made(base, tmp_path, State.STUCK)
+    clearing, goal = Clearing(scene.place, {}), scene.goal
+    in_use = {
+        "is running": replace(goal, state=State.RUNNING),
+        "is being merged": replace(goal, state=State.RUNNING, unmerged={}),
+        "is queued to be merged": replace(goal, state=State.QUEUED, unmerged={}),
+    }
+    assert {clearing.in_use(each): each for each in in_use.values()} == in_use
+    for state in (State.DRAFT, State.QUEUED, State.STUCK, State.CANCELLED, State.DONE):
+        assert clearing.in_use(replace(goal, state=state)) == ""
+    scene.store.close()
+
+
+def test_force_follows_no_link(scene: Scene, tmp_path: Path) -> None:
+    """Neither one in the place of a clone, nor one in the place of all of them: nothing says whose that is."""
+    clones = scene.clone.parent
+    mine = clones.rename(tmp_path / "mine")
+    clones.symlink_to(mine)
+    assert scene.force() == {What.CLONE: "clones is a link: what is there may not be ralph's"}
+    assert (mine / scene.clone.name).exists()
+    clones.unlink()
+    clones.mkdir()
+    scene.clone.symlink_to(mine / scene.clone.name)
+    assert scene.force() == {What.CLONE: ""}
+    assert not os.path.lexists(scene.clone)
+    assert (mine / scene.clone.name / ".git").exists()
+
+
+def test_a_folder_that_cannot_be_looked_into_goes_by_force(scene: Scene) -> None:
+    bury(scene.clone / "ignored")
+    (lost,) = scene.unsaved()[Obstacle.UNREADABLE]
+    assert lost.startswith("ignored/nnn")
+    assert scene.force()[What.CLONE] == ""
+    assert not os.path.lexists(scene.clone)
+
+
+def test_a_ref_that_a_crash_has_emptied_keeps_nothing(scene: Scene) -> None:
+    tip = commit_and_drop(scene)
+    empty_ref(scene, 0)
+    assert scene.clear()[What.CLONE] == ""
+    assert tip in reachable(scene.mirror)
+
+
+def test_a_branch_whose_last_commit_is_gone_keeps_the_clone(scene: Scene) -> None:
+    lost = work(scene.clone, {"b.txt": "b"})
+    (scene.clone / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
+    assert scene.clear()[What.CLONE] == "it is done, but what its HEAD names is not there"
+    assert f"{lost} refs/heads/ralph/speed" in scene.unsaved()[Obstacle.COMMITS]
+    assert scene.force()[What.CLONE] == ""
+    assert is_kept(scene.mirror, b"b")  # the file was there

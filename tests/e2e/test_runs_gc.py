@@ -1,4 +1,4 @@
-"""`ralph-runs gc` as its user sees it: what can go, what stays and why; and that only `--delete` removes anything."""
+"""`ralph-runs gc` as its user sees it: what can go, what stays and why; `--delete` and `--force` alone remove it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +20,9 @@ from ralph.batch.database import default_url
 from ralph.batch.sole import sole_worker
 from ralph.repolock import holder_of
 from tests.support.batches import Batch, says, shell, wrote
-from tests.support.git_repos import git
+from tests.support.git_repos import git, make_repo
 from tests.support.ralph_process import Ralph
+from tests.support.terminal import InTerminal
 from tests.support.upstreams import work
 from tests.support.waiting import wait_until
 
@@ -57,7 +60,8 @@ def test_gc_says_first_and_removes_only_when_told_and_beside_a_worker_only_what_
     assert kept.endswith("it is done, but a repository of its own is in ignored/lib: its history may be nowhere else")
     assert any(line.strip().startswith("mirrors ") and "the only copies" in line for line in lines)
     assert any(line.strip().startswith("runs ") and "never removed" in line for line in lines)
-    assert lines[-1].startswith("remove it with: ralph-runs gc --delete")
+    assert lines[-3].startswith("remove it with: ralph-runs gc --delete")
+    assert lines[-1] == "remove a clone that stays with: ralph-runs gc --force ID; it says first what is lost"
     assert everything(over.ralph_dir) == before
 
     tip = git(two, "rev-parse", "HEAD")
@@ -108,7 +112,8 @@ def worktree(clone: Path) -> None:
 
 
 def broken_object(clone: Path) -> None:
-    lost = work(clone, {"lost.txt": "lost"})
+    git(clone, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "--quiet", "--allow-empty", "-mlost")
+    lost = git(clone, "rev-parse", "HEAD")
     git(clone, "reset", "--quiet", "--hard", "HEAD^")
     (clone / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
     (clone / ".git" / "objects" / lost[:2] / lost[2:]).touch()
@@ -225,3 +230,170 @@ def test_gc_says_where_it_has_saved_what_was_only_in_a_clone(over: Batch) -> Non
 def run_command(line: str) -> str:
     """What a command that the user is told prints."""
     return subprocess.run(shlex.split(line), capture_output=True, text=True, check=True).stdout
+
+
+def test_force_says_what_is_lost_and_removes_the_clones_that_are_named(over: Batch) -> None:
+    """A repository inside it is lost; what is not committed is saved; whatever else there is stays."""
+    one, two = over.clones()
+    (one / "loose.txt").write_text("loose\n")
+    before = everything(over.ralph_dir)
+    said = over.runs("gc", "--force", "one", "--dry-run", cwd=over.root)
+    assert (said.exit_code, said.stderr) == (0, "")
+    lines = [line.split("  ") for line in said.stdout.splitlines()]
+    assert ["", "g1 one", "git repository", "ignored/lib"] in lines
+    planned = json.loads(over.runs("gc", "--force", "g1", "--dry-run", "--json", cwd=over.root).stdout)
+    (gone,) = planned["goes"]
+    assert (planned["deleted"], gone["goal"], gone["path"]) == (False, "g1", str(one))
+    why = "a repository of its own is in ignored/lib: its history may be nowhere else"
+    assert gone["unsaved"] == [{"what": "repositories", "items": ["ignored/lib"], "why": why}]
+    assert everything(over.ralph_dir) == before
+
+    done = over.runs("gc", "--force", "one", cwd=over.root)
+    assert (done.exit_code, done.stderr) == (0, "")
+    told = [line.strip() for line in done.stdout.splitlines()]
+    assert told.index("lost for good:") < [line.startswith("removed: ") for line in told].index(True)
+    (look,) = [line for line in told if "refs/ralph/leftovers/" in line]
+    assert "+loose" in run_command(look)
+    assert (one.exists(), two.exists()) == (False, True)
+    again = over.runs("gc", "--force", "one", cwd=over.root)
+    assert (again.exit_code, again.stdout) == (0, "nothing to remove\n")
+
+
+def test_what_stays_for_any_other_reason_goes_by_force_and_is_named(over: Batch) -> None:
+    """With the clone of a goal go those that were set aside; their mirror keeps what it can."""
+    two = over.clones()[1]
+    tips: list[str] = []
+    for number, deed in enumerate(REASONS, 1):
+        aside = two.with_name(f"{two.name}.broken-{number}")
+        shutil.copytree(two, aside, symlinks=True)
+        tips.append(work(aside, {"more.txt": f"{number}"}))
+        (aside / "loose.txt").write_text(f"loose {number}")
+        deed(aside)
+    assert over.runs("retry", "two", cwd=over.root).exit_code == 0  # it is queued, and so is no clone of its own spared
+    done = over.runs("gc", "--force", "two", cwd=over.root)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert [clone.name for clone in over.clones()] == ["g1-one"]
+    lost = done.stdout.partition("lost for good:")[2].partition("\n\n")[0]
+    for words in (
+        "what is in its place  it is no directory",
+        "what git cannot read  its git repository is broken",
+        "working tree          .*/tree\n",
+        "what git cannot read  its index cannot be read",
+        "what git cannot read  its object [0-9a-f]{12} is broken\n",
+        "git repository        ignored/fetched\n",
+        "file                  README.md\n",
+    ):
+        assert re.search(words, lost + "\n"), (words, lost)
+    (mirror,) = over.ralph_dir.glob("mirrors/local/*.git")
+    kept = git(mirror, "rev-list", "--all").split()
+    spared = [number for number, tip in enumerate(tips, 1) if tip not in kept]
+    assert spared == [1]  # of a link there is nothing to keep
+    leftovers = git(mirror, "for-each-ref", "--format=%(refname)", "refs/ralph/leftovers").split()
+    texts = {git(mirror, "show", f"{ref}:loose.txt") for ref in leftovers}
+    assert texts == {f"loose {number}" for number in range(2, len(REASONS) + 1)}
+
+
+def test_force_removes_what_has_no_mirror_any_more(over: Batch) -> None:
+    one, two = over.clones()
+    (mirror,) = over.ralph_dir.glob("mirrors/local/*.git")
+    mirror.rename(mirror.with_name("elsewhere"))
+    done = over.runs("gc", "--force", "one", "two", cwd=over.root)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.count("everything  its mirror is gone") == 2
+    assert (one.exists(), two.exists()) == (False, False)
+
+
+def test_in_a_terminal_force_asks(over: Batch) -> None:
+    one = over.clones()[0]
+    argv = [sys.executable, "-P", "-m", "ralph.cli.runs", "gc", "--force", "one"]
+    for answer, code in (("n\n", 1), ("\n", 1), ("\x04", 1), ("\x03", 130), ("y\n", 0)):
+        assert one.exists()
+        with InTerminal(argv, over.root, over.runs.env, columns=200) as asked:
+            asked.shows("remove it? [y/N]")
+            assert "git repository  ignored/lib" in asked.text
+            asked.press(answer)
+            assert asked.wait() == code
+            assert ("nothing was removed" in asked.text) == (code == 1)
+    assert not one.exists()
+
+
+def test_bad_input_removes_nothing(over: Batch) -> None:
+    before = everything(over.ralph_dir)
+    refused = {
+        "--force": "--force needs the goals whose clones are to go",
+        "--force g9": "there is no goal g9",
+        "--force one nobody": "there is no goal nobody",
+        "one": "one: only with --force",
+        "--dry-run one": "one: only with --force",
+        "--delete --force one": "--delete goes with neither --force nor --dry-run",
+        "--delete --dry-run": "--delete goes with neither --force nor --dry-run",
+    }
+    for words, why in refused.items():
+        said = over.runs("gc", *words.split(), cwd=over.root)
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert f"error: {why}" in said.stderr
+    assert everything(over.ralph_dir) == before
+
+
+def test_force_without_a_queue_is_refused(ralph_runs: Ralph, world: Path) -> None:
+    said = ralph_runs("gc", "--force", "g1")
+    assert (said.exit_code, said.stdout) == (2, "")
+    assert not (world / "ralph").exists()
+
+
+def test_a_goal_that_is_at_work_or_being_merged_keeps_its_clone(batch: Batch) -> None:
+    """Whatever else is named: nothing is removed. The clone that stays after the merge, and how it goes, are told."""
+    root = batch.root
+    waits = "case $PWD in *checkouts*) touch {0}/merging; until [ -e {0}/go-on ]; do sleep 0.05; done;; esac"
+    batch.upstream(check=f"#!/bin/sh\n{waits.format(root)}\n", files={".gitignore": "ignored/\n"})
+    agent = shell(f"git init -q ignored/lib; touch {root}/at-work; until [ -e {root}/on ]; do sleep 0.05; done")
+    batch.goal("one", [[agent, *wrote("one")[0]]], repo="upstream")
+    batch.goal("two", [[says("not yet")]], repo="upstream", max_iterations=1)
+    assert batch.run(root / "goals" / "two.md").exit_code == 1
+    with batch.start(root / "goals" / "one.md") as running:
+        wait_until((root / "at-work").exists, "the agent works")
+        for words in (["one"], ["two", "one"]):
+            said = batch.runs("gc", "--force", *words, cwd=root)
+            assert (said.exit_code, said.stdout) == (2, "")
+            assert "error: g2 one is running: its clone stays" in said.stderr
+        (root / "on").touch()
+        wait_until((root / "merging").exists, "it is merged")
+        said = batch.runs("gc", "--force", "two", "one", cwd=root)
+        assert (said.exit_code, said.stdout) == (2, "")
+        assert "error: g2 one is being merged: its clone stays" in said.stderr
+        assert len(batch.clones()) == 2
+        (root / "go-on").touch()
+        done = running.wait()
+    assert batch.states() == {"one": "done", "two": "stuck"}
+    assert "its clone stays: " in done.stdout + done.stderr
+    assert "remove it all the same with: ralph-runs gc --force g2" in done.stdout + done.stderr
+    assert batch.runs("gc", "--force", "one", "two", cwd=root).exit_code == 0
+    assert batch.clones() == []
+
+
+@pytest.mark.parametrize("finishes", [["--force", "two"], ["--delete"], []], ids=" ".join)
+def test_kill_9_in_the_middle_of_a_removal_leaves_nothing_half_believed(over: Batch, finishes: list[str]) -> None:
+    """What is left has another name; whoever comes next removes it, and the goal goes on in a clone of its own."""
+    two = over.clones()[1]
+    going = two.with_name(f".{two.name}.going")
+    for name in ("a", "b"):
+        (two / "ignored" / name).mkdir(parents=True)
+        for number in range(10_000):
+            (two / "ignored" / name / str(number)).touch()
+    make_repo(two / "ignored" / "lib", {"x.txt": "x"})
+    tip = work(two, {"more.txt": "more"})
+    with over.runs.start("gc", "--force", "two", cwd=over.root) as removing:
+        wait_until(lambda: not two.exists(), "the clone is being removed")
+        removing.send(signal.SIGKILL)
+        assert removing.wait().exit_code == -signal.SIGKILL
+    assert going.exists()
+    said = over.runs("gc", cwd=over.root).stdout
+    assert f"{going.relative_to(over.ralph_dir)} " in said.partition("stays:")[0]
+    assert "two" not in said.partition("stays:")[2]
+    if finishes:
+        finished = over.runs("gc", *finishes, cwd=over.root)
+        assert (finished.exit_code, finished.stderr, going.exists()) == (0, "", False)
+    over.runs("retry", "two", cwd=over.root)
+    over.run()
+    assert not going.exists()
+    assert git(over.clones()[1], "rev-parse", "HEAD~1") == tip

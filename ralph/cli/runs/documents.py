@@ -91,6 +91,7 @@ def _holding(holding: Holding) -> dict[str, object]:
         "state": "" if goal is None else goal.state,
         "bytes": holding.size,
         "why": holding.why,
+        "unsaved": [{"what": each.what, "items": list(each.items), "why": each.why} for each in holding.unsaved],
         "mirror": str(holding.mirror or ""),
         "kept": list(holding.kept),
     }

@@ -3,10 +3,11 @@
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ralph.batch.clearing import Holding, What, kept_below
+from ralph.batch.discarding import Obstacle
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import waits_in_vain
 from ralph.batch.remotes import without_password
@@ -26,6 +27,22 @@ _LONGEST, _LONGEST_STEP = 400, 4_000
 _UNKNOWN = "unknown"
 _CUT_OFF = "cut off"
 _MOST_KEPT = 5
+_MOST_LOST = 10
+"""Lines for each kind of thing that is lost with a clone."""
+_LOST = {
+    Obstacle.WORKTREES: "working tree",
+    Obstacle.COMMITS: "commit",
+    Obstacle.REPOSITORIES: "git repository",
+    Obstacle.UNREADABLE: "folder",
+    Obstacle.FILES: "file",
+}
+_LOST_UNSEEN = {
+    Obstacle.NO_DIRECTORY: "what is in its place",
+    Obstacle.NO_MIRROR: "everything",
+    Obstacle.BROKEN: "what git cannot read",
+    Obstacle.COMMITS: "what git cannot read",
+}
+"""What cannot be listed. A clone without its branch loses nothing: its commits are saved by themselves."""
 _UNPROVEN = "--merge-unproven"
 _LIMITS = ("max_iterations", "duration", "max_cost", "max_tokens")
 
@@ -223,7 +240,9 @@ def _way_out(goal: BatchGoal) -> str:
     )
 
 
-def clearing(found: Sequence[Holding], ralph_dir: Path, moved: int = 0, *, deleted: bool, flag: str = "") -> list[str]:
+def clearing(
+    found: Sequence[Holding], ralph_dir: Path, moved: int = 0, *, deleted: bool, forced: bool = False, flag: str = ""
+) -> list[str]:
     """What `ralph-runs gc` found; `deleted`: what goes has gone, and the mirrors have taken over so many bytes."""
     goes = [holding for holding in found if holding.goes]
     stays = [holding for holding in found if not holding.goes]
@@ -238,7 +257,31 @@ def clearing(found: Sequence[Holding], ralph_dir: Path, moved: int = 0, *, delet
     if goes and not deleted:
         kept = "what is only in a clone is saved to its mirror first"
         lines += ["", f"remove it with: ralph-runs gc --delete{flag}; {kept}"]
+    if any(holding.unsaved for holding in stays) and not forced:
+        lines += ["", f"remove a clone that stays with: ralph-runs gc --force ID{flag}; it says first what is lost"]
     return lines
+
+
+def losses(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
+    """What `ralph-runs gc --force` will remove, what is lost for good with it, and what stays all the same."""
+    goes = [holding for holding in found if holding.goes]
+    stays = [holding for holding in found if not holding.goes]
+    lines = [f"goes: {format_size(sum(holding.size for holding in goes))} in {ralph_dir}", *_holdings(goes, ralph_dir)]
+    if rows := [row for holding in goes for row in _lost(holding)]:
+        lines += ["", "lost for good:", *(f"  {line}" for line in columns(rows, [0, 0, 0], None))]
+    else:
+        lines += ["", "nothing is lost but what git ignores: the mirror keeps the rest"]
+    return [*lines, *(["", "stays:", *_holdings(stays, ralph_dir)] if stays else []), ""]
+
+
+def _lost(holding: Holding) -> Iterator[list[str]]:
+    """A row for each thing that a clone takes with it; of many, the first and how many more there are."""
+    for each in holding.unsaved:
+        if what := _LOST[each.what] if each.items else _LOST_UNSEEN.get(each.what, ""):
+            items = each.items or (each.why,)
+            more = len(items) - _MOST_LOST
+            yield from ([_named(holding), what, item] for item in items[:_MOST_LOST])
+            yield from ([_named(holding), what, f"and {more} more"] for _ in range(more > 0))
 
 
 def _kept(holding: Holding) -> list[str]:
@@ -260,13 +303,16 @@ def look_at_kept(mirror: Path, clone: Path, branch: str) -> str:
 
 def _holdings(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
     """Each with its size and the reason, which is never cut: it may say what there is to do."""
-    rows: list[list[str]] = []
-    for holding in found:
-        goal = holding.goal
-        named = str(holding.path.relative_to(ralph_dir)) if goal is None else f"{goal.label} {goal.name}"
-        aside = ", set aside" if holding.what is What.SET_ASIDE else ""
-        rows.append([f"{named}{aside}", format_size(holding.size), holding.why])
+    rows = [[_named(holding, ralph_dir), format_size(holding.size), holding.why] for holding in found]
     return [f"  {line}" for line in columns(rows, [0, 0, 0], None, {1})]
+
+
+def _named(holding: Holding, ralph_dir: Path | None = None) -> str:
+    goal = holding.goal
+    if goal is None:
+        return str(holding.path.relative_to(ralph_dir) if ralph_dir else holding.path)
+    passing = {What.SET_ASIDE: ", set aside", What.HALF: ", half removed"}
+    return f"{goal.label} {goal.name}{passing.get(holding.what, '')}"
 
 
 def short_repos(repos: Iterable[str]) -> dict[str, str]:
