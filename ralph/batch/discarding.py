@@ -229,9 +229,11 @@ def _save(mirror: Mirror, clone: Path, found: Found, *, finished: bool, forced: 
     more = unnamed(mirror, clone, safe)
     if more.unsaved is not None and not has_gaps:
         return more.unsaved.why
-    objects = [*more.tips, *more.staged]
+    unfetched = mirror.bare.lacking(list(found.refs.values())) if has_gaps else []
+    objects = list(dict.fromkeys([*more.tips, *more.staged, *unfetched]))
     for some in [[each] for each in objects] if has_gaps else [objects] if objects else []:
-        _bring_over(mirror, clone, some, f"{below}/unnamed", has_gaps=has_gaps)
+        if why := _bring_over(mirror, clone, some, f"{below}/unnamed", has_gaps=has_gaps):
+            return why
     return ""
 
 
@@ -277,9 +279,23 @@ def _take_over(mirror: Mirror, clone: Path, refs: Mapping[str, str], below: str,
     fetching = (*FETCH, "--no-tags", "--", str(clone))
     if has_gaps:
         for each in wanted:
-            mirror.bare.run(*fetching, each)  # what can be had
+            mirror.bare.run(*fetching, each)  # what cannot be had like this is taken over without its name
     elif wanted:
         mirror.bare.git(*fetching, *wanted)
+
+
+def _refused(mirror: Mirror, clone: Path, objects: Sequence[str], outcome: tuple[int, str, str]) -> str:
+    """Return why these objects, which a fetch was to bring, are not saved although the clone has all of them.
+
+    A clone with gaps cannot give everything: that was listed before. But a disk may be full, too.
+    """
+    status, _, err = outcome
+    if status == 0:
+        return ""
+    with seeing_only(clone / ".git" / "objects") as view:
+        whole = ("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all")
+        is_whole = mirror.bare.run(*whole, said=_lines(objects), pinned=view.lent())[0] == 0
+    return f"its object {objects[0][:12]} cannot be saved in the mirror: {last_line(err)}" if is_whole else ""
 
 
 def _stamp() -> str:
@@ -360,13 +376,19 @@ def _staged(
     return tuple(dict.fromkeys(sha for mode, sha in facts if mode != _REPOSITORY and sha not in safe)), ""
 
 
-def _bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str, *, has_gaps: bool) -> None:
-    """Take these commits over from a clone, with all that comes before them, and these files; as refs below a name."""
+def _bring_over(mirror: Mirror, clone: Path, tips: Sequence[str], below: str, *, has_gaps: bool) -> str:
+    """Take these commits over from a clone, with all that comes before them, and these files; as refs below a name.
+
+    Return why that cannot be.
+    """
     with seeing_only(clone / ".git" / "objects") as view:
         (view.path / "objects" / "info" / "alternates").write_text(f"{mirror.path.resolve() / 'objects'}\n")
         (view.path / "packed-refs").write_text("".join(f"{sha} {_UNNAMED}/{sha}\n" for sha in sorted(tips)))
-        fetch = mirror.bare.run if has_gaps else mirror.bare.git  # of one with gaps what can be had
-        fetch(*FETCH, "--no-tags", "--", str(view.path), f"+{_UNNAMED}/*:{below}/*")
+        fetching = (*FETCH, "--no-tags", "--", str(view.path), f"+{_UNNAMED}/*:{below}/*")
+        if has_gaps:
+            return _refused(mirror, clone, tips, mirror.bare.run(*fetching))
+        mirror.bare.git(*fetching)
+    return ""
 
 
 def _linked_worktrees(clone: Path) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import random
+import resource
 import shutil
 import socket
 import subprocess
@@ -764,6 +766,35 @@ def test_a_clone_that_was_made_shallow_goes_by_force_and_nothing_is_lost(base: P
     assert scene.force()[What.CLONE] == ""
     assert tip in reachable(scene.mirror)
     scene.store.close()
+
+
+def test_a_clone_with_a_gap_stays_if_the_mirror_cannot_take_the_rest_over(scene: Scene) -> None:
+    """A full disk must not pass for the gap that was agreed to."""
+    git(scene.clone, "switch", "--quiet", "--create", "idea")
+    (scene.clone / "large.bin").write_bytes(random.Random(7).randbytes(2_000_000))
+    idea = work(scene.clone, {"idea.txt": "idea"})
+    git(scene.clone, "switch", "--quiet", scene.goal.branch)
+    broken = git(scene.clone, "hash-object", "-w", str(Path(__file__))).strip()
+    loose = scene.clone / ".git" / "objects" / broken[:2] / broken[2:]
+    loose.chmod(0o600)
+    loose.write_bytes(b"")
+    with largest_file(1_000_000):
+        why = scene.force()[What.CLONE]
+    assert why.startswith(f"its object {idea[:12]} cannot be saved in the mirror: ")
+    assert scene.clone.exists()
+    assert scene.force()[What.CLONE] == "", "there is room again"
+    assert idea in reachable(scene.mirror)
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let no program write a larger file: as a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_has_come_since_the_user_agreed_keeps_the_clone(scene: Scene) -> None:
