@@ -251,7 +251,9 @@ def test_force_says_what_is_lost_and_removes_the_clones_that_are_named(over: Bat
     done = over.runs("gc", "--force", "one", cwd=over.root)
     assert (done.exit_code, done.stderr) == (0, "")
     told = [line.strip() for line in done.stdout.splitlines()]
-    assert told.index("lost for good:") < [line.startswith("removed: ") for line in told].index(True)
+    assert told.index("lost for good, besides what git ignores:") < [
+        line.startswith("removed: ") for line in told
+    ].index(True)
     (look,) = [line for line in told if "refs/ralph/leftovers/" in line]
     assert "+loose" in run_command(look)
     assert (one.exists(), two.exists()) == (False, True)
@@ -273,7 +275,7 @@ def test_what_stays_for_any_other_reason_goes_by_force_and_is_named(over: Batch)
     done = over.runs("gc", "--force", "two", cwd=over.root)
     assert (done.exit_code, done.stderr) == (0, "")
     assert [clone.name for clone in over.clones()] == ["g1-one"]
-    lost = done.stdout.partition("lost for good:")[2].partition("\n\n")[0]
+    lost = done.stdout.partition("lost for good, besides what git ignores:")[2].partition("\n\n")[0]
     for words in (
         "what is in its place  it is no directory",
         "what git cannot read  its git repository is broken",

@@ -268,7 +268,8 @@ def losses(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
     stays = [holding for holding in found if not holding.goes]
     lines = [f"goes: {format_size(sum(holding.size for holding in goes))} in {ralph_dir}", *_holdings(goes, ralph_dir)]
     if rows := [row for holding in goes for row in _lost(holding)]:
-        lines += ["", "lost for good:", *(f"  {line}" for line in columns(rows, [0, 0, 0], None))]
+        told = (f"  {line}" for line in columns(rows, [0, 0, 0], None))
+        lines += ["", "lost for good, besides what git ignores:", *told]
     else:
         lines += ["", "nothing is lost but what git ignores: the mirror keeps the rest"]
     return [*lines, *(["", "stays:", *_holdings(stays, ralph_dir)] if stays else []), ""]
