@@ -32,7 +32,8 @@ def test_captures_are_small() -> None:
 
 def test_no_capture_names_a_machine() -> None:
     for path in captures.FIXTURES.rglob("*.*"):
-        assert not re.search(r"/root|capture-|/home/(?!u/)", path.read_text()), path
+        if "before_restructuring" not in path.parts:  # no captures; what records them looks for names itself
+            assert not re.search(r"/root|capture-|/home/(?!u/)", path.read_text()), path
 
 
 @pytest.mark.parametrize(
