@@ -140,6 +140,8 @@ class Search:
         desk = self._desk
         folder, target = (self._real.parent, f"./{self._real.name}") if self.is_of_file else (self._real, ".")
         argv = [_find_ripgrep(desk), *_ALWAYS, *options, "--", target]
+        if not os.access(folder, os.X_OK):
+            return  # ripgrep passes over what it may not read; it could not even be started in there
         environment = {**desk.environment, **loading_outside(desk.environment, desk.start)}
         deadline = time.monotonic() + self._seconds
         has_printed = False
