@@ -352,6 +352,7 @@ def test_no_commit_and_no_text_is_ever_lost(base: Path, tmp_path: Path, forced: 
             if forced and why:  # git can no longer tell what of a damaged clone can be read: then all of it stays
                 assert any(deed is break_object for deed, _ in chosen), why
                 assert _listed(scene.clone / ".git", "commit") == commits
+                assert texts(scene.clone) == written
                 return
             if Obstacle.COMMITS in unsaved:
                 return
