@@ -123,3 +123,8 @@ def format_clock(seconds: float) -> str:
     whole = max(0, math.ceil(seconds))
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 line`, `1,204 lines`: of nouns that take an s."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

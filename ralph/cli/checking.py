@@ -54,8 +54,9 @@ def _environment(
     with refusing_a_bad_disk():
         around = surround(
             envrc,
-            stage,
             env,
+            guardian=stage.guardian,
+            signals=stage.signals,
             ralph_dir=settings.ralph_dir(env),
             timeout=timeout,
             beginning=Beginning(None),

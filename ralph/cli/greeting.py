@@ -13,7 +13,7 @@ from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.errors import RalphError
 from ralph.loop import STALLED
-from ralph.quantities import format_duration, format_money
+from ralph.quantities import format_duration, format_money, plural
 from ralph.run import Run, RunResult
 from ralph.runners import OWN_TRANSCRIPTS
 from ralph.stopwatch import Stopwatch
@@ -102,9 +102,9 @@ def _unheld(agent: ChosenAgent) -> Lines:
 def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: Stopwatch, *, continued: bool) -> Lines:
     """The last words of a run, as labelled lines; `seconds` and `watch` are of this start, all else of the run."""
     run = result.run
-    facts = [_counted(len(run.history.iterations), "iteration")]
+    facts = [plural(len(run.history.iterations), "iteration")]
     if run.failed:
-        facts.append(_counted(run.failed, "failure"))
+        facts.append(plural(run.failed, "failure"))
     facts += [_cost(run), _tokens(run)]
     yield "", ""
     yield "result", _ending(result, prepared)
@@ -179,14 +179,10 @@ def spent_tokens(spend: Spend) -> str:
     return f"{spend.tokens:,} tokens" if spend.knows_tokens else "tokens unknown"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def told_limits(limits: Limits) -> str:
     """The limits that are set, in words; empty without any."""
     said = [
-        _counted(limits.iterations, "iteration") if limits.iterations else "",
+        plural(limits.iterations, "iteration") if limits.iterations else "",
         format_duration(limits.duration) if limits.duration else "",
         format_money(limits.cost_usd) if limits.cost_usd else "",
         f"{limits.tokens:,} tokens" if limits.tokens else "",

@@ -147,8 +147,9 @@ class Pursuit:
         trusting = self.asked.flags.trust_envrc
         around = surround(
             self.envrc,
-            self.stage,
             env,
+            guardian=self.stage.guardian,
+            signals=self.stage.signals,
             ralph_dir=self.asked.ralph_dir,
             timeout=self.settings.envrc_timeout,
             beginning=self.beginning,

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import searchpath
-from ralph.cli.stage import Stage
 from ralph.envrc import direnv, sources, static
 from ralph.envrc.sources import MISSING, NAME, Envrc
 from ralph.envrc.variables import Variables, let_through
 from ralph.errors import Interrupted, RalphError
 from ralph.files import named_in_faults, replace_file
 from ralph.journal import repo_key
+from ralph.process import Guardian, Signals
 from ralph.quantities import timestamp
 from ralph.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 
@@ -79,9 +79,10 @@ def _searched(root: Path, env: Mapping[str, str]) -> str:
 
 def surround(
     envrc: Envrc,
-    stage: Stage,
     env: Mapping[str, str],
     *,
+    guardian: Guardian,
+    signals: Signals,
     ralph_dir: Path,
     timeout: float,
     beginning: Beginning,
@@ -103,7 +104,7 @@ def surround(
     if doubt is not None:
         trust = f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}"
         return _without(envrc, env, doubt.why, "put a plain, small file there, or none" if envrc.obstacle else trust)
-    used = _evaluated(envrc, stage, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root))
+    used = _evaluated(envrc, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root), guardian, signals)
     if isinstance(used, direnv.Failure):
         return _without(envrc, env, used.why, used.hint)
     return Surroundings(used.variables.over(env), _told(used))
@@ -127,7 +128,7 @@ def _doubt(
 
 
 def _evaluated(
-    envrc: Envrc, stage: Stage, env: Mapping[str, str], timeout: float, folder: Path
+    envrc: Envrc, env: Mapping[str, str], timeout: float, folder: Path, guardian: Guardian, signals: Signals
 ) -> _Used | direnv.Failure:
     path = _searched(envrc.root, env)
     program = shutil.which("direnv", path=path)
@@ -135,13 +136,12 @@ def _evaluated(
         plain = static.read(envrc.text.decode("utf-8", "replace"))
         omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
         return _Used(let_through(plain.values), f"read as text{omitted}")
-    signals = stage.signals
     changes = direnv.export(
         program,
         envrc,
         {**env, "PATH": path, **searchpath.loading_outside(env, envrc.root)},
         folder,
-        guardian=stage.guardian,
+        guardian=guardian,
         timeout=timeout,
         stop_requests=lambda: signals.count,
     )

@@ -90,8 +90,9 @@ class Surveying:
         """
         around = surround(
             stands(self.root, self.env),
-            self.stage,
             self.env,
+            guardian=self.stage.guardian,
+            signals=self.stage.signals,
             ralph_dir=settings.ralph_dir(self.env),
             timeout=self.agent.settings.envrc_timeout,
             beginning=Beginning(None),

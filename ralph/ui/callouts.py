@@ -5,7 +5,7 @@ import re
 from ralph.budget import total_tokens
 from ralph.digest import Digest, ToolRow
 from ralph.events import Usage
-from ralph.quantities import format_duration, format_money
+from ralph.quantities import format_duration, format_money, plural
 from ralph.ui.sanitise import one_line
 
 _PLAN_LINES = 6
@@ -39,7 +39,7 @@ def report(usage: Usage) -> str:
 def call(status: str, seconds: float | None, lines: int) -> str:
     """How one call, or all of a tool's, went."""
     took = "" if seconds is None else format_duration(seconds)
-    return " · ".join(filter(None, [status, took, _counted(lines, "line") if lines else ""]))
+    return " · ".join(filter(None, [status, took, plural(lines, "line") if lines else ""]))
 
 
 def _row(row: ToolRow) -> str:
@@ -59,8 +59,4 @@ def _tokens(usage: Usage) -> str:
         "" if completion is None else f"{completion:,} out",
     ]
     detail = ", ".join(filter(None, parts))
-    return _counted(total, "token") + (f": {detail}" if detail else "")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return plural(total, "token") + (f": {detail}" if detail else "")
