@@ -180,9 +180,8 @@ def test_leaving_ends_a_child_that_never_reads_nor_listens(tmp_path: Path) -> No
 def test_each_holds_its_own_leash_and_nobody_elses(tmp_path: Path) -> None:
     """One whose leash is let go of ends, though others live that were started before and after it."""
     before = _descriptors()
-    code = (
-        "from ralph.process import heed_leash; heed_leash('stdin'); import time; print(1, flush=True); time.sleep(600)"
-    )
+    code = "from ralph.process import heed_leash; heed_leash('stdin')\n"
+    code += "import time; print(1, flush=True); time.sleep(600)"
     with ExitStack() as stack:
         children = [stack.enter_context(python(tmp_path, code)) for _ in range(12)]
         for child in children:
