@@ -1,162 +1,170 @@
-"""Imports point down only, and every effect has one door. Both tables are meant to be edited, with a reason."""
+"""Imports point down only, and every effect has one door. All tables are meant to be edited, with a reason.
+
+`LAYERS` says which folders a folder may import, `ORDER` what stands above what inside a folder, `DOORS` who alone may
+import a library. A file's name here is its path in the package, without `.py`.
+"""
 
 import ast
 import graphlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import ralph
 
 PACKAGE = Path(ralph.__file__).parent
 
-# What everyone above them may import.
-COMMON = {"__init__", "errors", "events", "quantities"}
-
-PURE = {
-    "allowance", "budget", "calls", "digest", "excerpt", "failures", "goal", "history", "jsonline", "lines", "nearest",
-    "run", "runners", "sensitive", "standstill", "steering", "summary", "trailers", "transcripts", "verdict",
-}  # fmt: skip
-
-# Many goals: it reaches `ralph run` only as a process.
-BATCH = {
-    "budget", "environ", "excerpt", "failures", "files", "gitcommand", "gitrepo", "goal", "goalfile", "journal",
-    "jsonline", "lifetime", "mailbox", "nearest", "notifying", "process", "protected", "repolock", "sensitive",
-    "settings", "standing", "steering", "trailers", "transcripts", "verdict", "windows",
-}  # fmt: skip
-
-# module or package -> what of ours it may import besides COMMON
-LAYERS: dict[str, set[str]] = {
-    "__init__": set(),
-    "errors": set(),
-    "events": set(),
-    "quantities": set(),
-    # pure: no I/O, no clock
-    "allowance": {"budget"},
-    "budget": set(),
-    "calls": {"verdict"},
-    "digest": {"verdict"},
-    "excerpt": set(),
-    "failures": {"budget", "verdict"},
-    "goal": {"nearest"},
-    "history": {"verdict"},
-    "jsonline": set(),
-    "lines": set(),
-    "nearest": set(),
-    "pricing": {"jsonline"},
-    "dossier": {"excerpt", "run"},
-    "run": {"budget", "history", "standstill", "steering", "summary", "verdict"},
-    "runners": {"allowance", "budget", "jsonline", "pricing", "verdict"},
-    "sensitive": set(),
-    "standing": {"budget", "digest"},
-    "standstill": set(),
-    "steering": set(),
-    "stopwatch": set(),
-    "summary": {"budget", "excerpt"},
-    "trailers": {"budget", "jsonline", "verdict"},
-    "transcripts": {"budget", "jsonline", "lines"},
-    "verdict": set(),
-    # edges: one door per effect
-    "agent": {"environ", "files", "handover", "jsonline", "lines", "nearest", "pricing", "process", "searchpath"},
-    "accounts": {"files", "runners"},
-    "check": {"excerpt", "lines", "process"},
-    "configfile": {"files"},
-    "environ": set(),
-    "envrc": {"files", "jsonline", "process"},
-    "files": set(),
-    "lifetime": set(),
-    "footprint": {"excerpt", "gitcommand"},
-    "gitcommand": {"environ", "process", "searchpath"},
-    "goalfile": {"goal"},
-    "notifying": {"jsonline", "process", "searchpath"},
-    "plugins": {"runners", "transcripts"},
-    "gitrepo": {"files", "gitcommand", "process", "sensitive"},
-    "journal": {"budget", "files", "history", "jsonline", "run", "standstill", "steering", "summary", "verdict"},
-    "handover": set(),
-    "mailbox": {"files", "jsonline", "steering"},
-    "process": {"files", "handover", "lines"},
-    "prompts": {"excerpt", "goal", "history", "run", "summary", "verdict"},
-    "protected": {"files"},
-    "recorder": {"budget"},
-    "repolock": {"files", "jsonline", "process"},
-    "recovery": {"budget", "history", "lines", "run", "trailers", "transcripts"},
-    "roster": {"goal", "journal", "jsonline", "repolock"},
-    "searchpath": set(),
-    "settings": {"configfile", "budget", "environ", "nearest", "plugins", "runners", "summary", "transcripts"},
-    "summaryfile": {"files", "summary"},
-    "trust": {"envrc", "files", "journal"},
-    "ui": {"budget", "digest", "jsonline", "standing", "steering", "verdict"},
-    "windows": {"files", "jsonline"},
-    # the core sees the edges through Protocols
-    "patience": set(),
-    "session": PURE,
-    "loop": {"patience", "session"} | PURE,
-    "scouting": {"patience", "session"} | PURE,
-    "condensing": {"session"} | PURE,
-    "batch": BATCH,
+# folder or file at the top -> the folders of ours it may import, besides itself; everyone may import `core`
+LAYERS: dict[str, str] = {
+    "core": "",
+    "system": "",
+    "git": "system",
+    "agents": "",
+    "config": "system agents",
+    "state": "system config git",
+    "ui": "system",
+    "run": "system git agents config state ui __init__",
+    "queue": "system git agents config state",  # it reaches `ralph run` only as a process
+    "dashboard": "queue ui config system",
+    "cli": "system git agents config state ui run queue dashboard __init__",
+    "claude_cli": "system __init__",
+    "__init__": "",
 }
-LAYERS["cli"] = set(LAYERS)
-LAYERS["__main__"] = {"cli"}
 
-# library -> the only modules that may import it: a module or package, or one file of a package by its path
-DOORS: dict[str, set[str]] = {
-    "anthropic": {"agent/models/anthropic"},
-    "dbos": {"batch/engine"},
-    "dotenv": {"envrc/static", "settings"},
-    "fcntl": {"batch/bare", "mailbox", "process", "repolock"},
-    "git": {"gitcommand"},
-    "httpx2": {"agent/models/anthropic"},
-    "jinja2": {"prompts"},
-    "jsonschema": {"agent/schemas"},
-    "orjson": {"jsonline"},
-    "platformdirs": {"settings"},
-    "psutil": {"process"},
-    "rich": {"ui"},
-    "signal": {"process"},
-    "sqlalchemy": {"batch/database", "batch/engine", "batch/store"},
-    "subprocess": {"process"},
-    "termios": {"ui"},
-    "threading": {
-        "agent",
-        "batch",
-        "cli/runs/board/clerk",
-        "cli/runs/board/showing",
-        "cli/runs/progress",
-        "handover",
-        "process",
-        "ui",
-    },
-    "tomli_w": {"envrc/direnv", "configfile", "trust"},
-    "typer": {"cli"},
-    "yaml": {"goal"},
+# folder -> its files; a file imports only what stands left of the `<` before it
+ORDER: dict[str, str] = {
+    "agents": (
+        "base transcript < claude claude_stream codex_sections codex_stream custom < codex_text < codex < registry"
+    ),
+    "claude_cli": (
+        "instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
+        "options usage < models/anthropic permissions/harmless stream tools/bash tools/read tools/ripgrep "
+        "tools/skill < permissions/commands tools/edit tools/search < permissions/decide tools/__init__ < "
+        "toolbox < conversation < session < main < __main__"
+    ),
+    "cli": (
+        "config flags program transcript < control queue_add queue_show queue_stats run < main queue_control "
+        "queue_work < runs"
+    ),
+    "config": "envrc_files files paths < envrc settings trust < environment",
+    "core": (
+        "errors events guidance ndjson reason secrets stall text verdict < activity goal records usage < "
+        "limits status summary < failures run"
+    ),
+    "dashboard": "report < board dry_run lines < needs table transcript view < actions frame < screen",
+    "git": "command < address < repo",
+    "queue": (
+        "database goals repos/remote < engine manifest merge/vet news paths repos/mirror < budget discard "
+        "merge/trees repos/goal_refs repos/push stats store < child gc merge/pipeline open repos/prefetch < "
+        "worker_state < merge/task run_events scheduler < attempt < goal_task < serve"
+    ),
+    "run": (
+        "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare "
+        "screen < report resume workspace < open understand < start"
+    ),
+    "state": "inbox journal lock project < known_runs",
+    "system": "clock environ files guardian programs signals < child leash notify",
+    "ui": "keys terminal < draw < render < console transcript < footer < live",
+}
+
+# library -> the only files that may import it: a folder, or a file by its path
+DOORS: dict[str, str] = {
+    "anthropic": "claude_cli/models/anthropic",
+    "dbos": "queue/engine",
+    "dotenv": "config/envrc config/settings",
+    "fcntl": "queue/repos/remote state/inbox state/lock system",
+    "git": "git/command",
+    "httpx2": "claude_cli/models/anthropic",
+    "jinja2": "run/prompts",
+    "jsonschema": "claude_cli/schemas",
+    "orjson": "core/ndjson",
+    "platformdirs": "config/paths",
+    "psutil": "system",
+    "rich": "ui",
+    "signal": "system",
+    "sqlalchemy": "queue/database queue/engine queue/store",
+    "sqlite3": "queue/database",
+    "subprocess": "system",
+    "termios": "ui",
+    "threading": "claude_cli queue system ui dashboard/actions dashboard/lines dashboard/screen",
+    "tomli_w": "config",
+    "typer": "cli run/check_command",
+    "yaml": "core/goal",
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}  # of os
-ENVIRONMENT_DOOR = "environ"  # not settings, which takes 50 ms to import: the agent has 150 to its first event
+ENVIRONMENT_DOOR = "system/environ"
 
 
-def violations(package: Path, layers: dict[str, set[str]], doors: dict[str, set[str]]) -> list[str]:
-    """List every import in `package` that the tables do not allow, wherever in a file it stands."""
-    files = {file: file.relative_to(package).parts[0].removesuffix(".py") for file in package.rglob("*.py")}
-    found = {f"{module}: is not in the table" for module in files.values() if module not in layers}
-    for file, module in files.items():
-        ours = {module} | layers.get(module, set()) | (COMMON if module not in COMMON else set())
+def test_ralph_keeps_to_the_tables() -> None:
+    found = violations(PACKAGE)
+    assert not found, "\n".join(found)
+
+
+def test_the_tables_themselves_point_down_only() -> None:
+    graphlib.TopologicalSorter({folder: words.split() for folder, words in LAYERS.items()}).prepare()  # CycleError
+    assert all(set(words.split()) <= set(LAYERS) for words in LAYERS.values())
+    assert set(ORDER) <= set(LAYERS)
+
+
+def violations(
+    package: Path,
+    layers: Mapping[str, str] = LAYERS,
+    order: Mapping[str, str] = ORDER,
+    doors: Mapping[str, str] = DOORS,
+    door_of_environment: str = ENVIRONMENT_DOOR,
+) -> list[str]:
+    """List every import in a package that the tables do not allow, wherever in a file it stands, and the rule."""
+    files = {str(file.relative_to(package).with_suffix("")): file for file in package.rglob("*.py")}
+    ranks = {
+        f"{folder}/{name}": rank
+        for folder, words in order.items()
+        for rank, names in enumerate(words.split("<"))
+        for name in names.split()
+    }
+    found: set[str] = set()
+    for name, file in files.items():
+        folder = name.partition("/")[0]
+        if folder not in layers or (folder in order and name not in ranks):
+            continue  # not moved yet
         for target in imports(file, package):
             library, _, inner = target.partition(".")
             if library == package.name:
-                name = inner.partition(".")[0]
-                imported = name if name in files.values() else "__init__"
-                allowed = imported in ours
+                found |= _within(name, _file_of(inner, files), layers, ranks)
             elif library == "os" and inner in ENVIRONMENT:
-                imported, allowed = target, module == ENVIRONMENT_DOOR
-            else:
-                path = str(file.relative_to(package).with_suffix(""))
-                imported, allowed = library, bool({module, path} & doors.get(library, {module}))
-            if not allowed:
-                found.add(f"{module}: imports {imported} (not allowed)")
+                if name != door_of_environment:
+                    found.add(f"{name} uses {target}: only {door_of_environment} may")
+            elif library in doors and not {folder, name} & set(doors[library].split()):
+                found.add(f"{name} imports {library}: only {' and '.join(doors[library].split())} may")
     return sorted(found)
 
 
+def _within(name: str, target: str, layers: Mapping[str, str], ranks: Mapping[str, int]) -> set[str]:
+    """Judge an import of one file of ours by another."""
+    folder, other = name.partition("/")[0], target.partition("/")[0]
+    if other == folder:
+        down = target == name or target not in ranks or ranks.get(target, -1) < ranks.get(name, len(ranks))
+        return set() if down else {f"{name} imports {target}: in {folder}/ it stands left of it, or beside it"}
+    allowed = {*layers[folder].split(), *({"core"} & set(layers) if folder not in ("core", "__init__") else ())}
+    return (
+        set()
+        if other in allowed or other not in layers
+        else {f"{name} imports {target}: {folder} may import {sorted(allowed)}"}
+    )
+
+
+def _file_of(dotted: str, files: Mapping[str, Path]) -> str:
+    """The file that an imported name is in: a module, a package, or a name in one of them."""
+    parts = dotted.split(".") if dotted else []
+    for end in range(len(parts), 0, -1):
+        path = "/".join(parts[:end])
+        if path in files:
+            return path
+        if f"{path}/__init__" in files:
+            return f"{path}/__init__"
+    return "__init__"
+
+
 def imports(file: Path, package: Path) -> Iterator[str]:
-    """Yield the dotted name of everything that `file` imports, and `os.<name>` wherever one is used."""
+    """Yield the dotted name of everything that a file imports, and `os.<name>` wherever one is used."""
     here = (package.name, *file.relative_to(package).parent.parts)
     for node in ast.walk(ast.parse(file.read_text(), str(file))):
         match node:
@@ -171,43 +179,30 @@ def imports(file: Path, package: Path) -> Iterator[str]:
                 pass
 
 
-def test_ralph_keeps_to_the_tables() -> None:
-    found = violations(PACKAGE, LAYERS, DOORS)
-    assert not found, "\n".join(found)
-
-
-def test_the_table_itself_points_down_only() -> None:
-    graphlib.TopologicalSorter(LAYERS).prepare()  # raises CycleError
-
-
 def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
     toy = tmp_path / "toy"
     files = {
         "__init__.py": "__version__ = '1'",
-        "errors.py": "import toy.low",
-        "low.py": "from toy import __version__, errors\ndef late():\n    from toy.high.inner import thing",
-        "high/__init__.py": "import json, toy.low\nfrom .inner import thing\nfrom .. import errors",
+        "core/errors.py": "import toy.low.first",
+        "low/__init__.py": "",
+        "low/first.py": "import toy\nfrom toy.core import errors\ndef late():\n    import toy.high.inner",
+        "low/second.py": "from .first import thing\nfrom toy.low import second, third",
+        "low/third.py": "from toy.low.second import thing\nfrom toy.low import third",
+        "low/fourth.py": "from . import third",
         "high/inner.py": "import os\nfrom rich.text import Text\nthing = os.environ['HOME'], os.sep",
-        "sly.py": "from os import getenv\nfrom . import high",
-        "environ.py": "import os, rich\nhome = os.environ['HOME']",
-        "high/door.py": "import httpx",
-        "high/window.py": "import httpx",
-        "stray.py": "import toy.low",
+        "high/environ.py": "import os, rich\nfrom toy.low.first import thing\nhome = os.environ['HOME']",
+        "stray.py": "import toy.low.first",
     }
     for name, text in files.items():
         (toy / name).parent.mkdir(parents=True, exist_ok=True)
         (toy / name).write_text(text)
-    layers: dict[str, set[str]] = {"__init__": set(), "errors": set(), "low": set(), "high": {"low"}}
-    layers |= {"sly": {"low"}, "environ": set()}
+    layers = {"__init__": "", "core": "", "low": "__init__", "high": "low"}
+    order = {"low": "first < second < third gone", "high": "inner environ"}
 
-    assert violations(toy, layers, {"rich": {"environ"}, "httpx": {"high/door"}}) == [
-        "errors: imports low (not allowed)",
-        "high: imports httpx (not allowed)",
-        "high: imports os.environ (not allowed)",
-        "high: imports rich (not allowed)",
-        "low: imports high (not allowed)",
-        "sly: imports high (not allowed)",
-        "sly: imports os.getenv (not allowed)",
-        "stray: imports low (not allowed)",
-        "stray: is not in the table",
+    assert violations(toy, layers, order, {"rich": "high/environ"}, "high/environ") == [
+        "core/errors imports low/first: core may import []",
+        "high/inner imports rich: only high/environ may",
+        "high/inner uses os.environ: only high/environ may",
+        "low/first imports high/inner: low may import ['__init__', 'core']",
+        "low/second imports low/third: in low/ it stands left of it, or beside it",
     ]
