@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import jsonline, settings
+from ralph import settings
 from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.manifest import read_manifest
 from ralph.batch.retrying import RALPH, USER, told
-from ralph.errors import StateError, UsageError
-from ralph.events import ToolEnd, ToolStart, from_json, to_json
-from ralph.goal import parse_goal
+from ralph.core import ndjson
+from ralph.core.errors import StateError, UsageError
+from ralph.core.events import ToolEnd, ToolStart, from_json, to_json
+from ralph.core.goal import parse_goal
 from ralph.journal import Journal
 from ralph.lines import LineSplitter, Oversized, lines_in
 from ralph.trailers import read_message
@@ -55,9 +56,9 @@ def _transcript(name: str) -> Callable[[bytes], None]:
         """Any stream becomes events, every event one line that can be read back; no tool stays open."""
         still_open: set[str] = set()
         for event in events_in(lines_in([data]), TRANSCRIPTS[name]()):
-            line = jsonline.encode({"seq": 1, **to_json(event)})
-            read = from_json(jsonline.mapping(jsonline.decode(line)))
-            if not line.isascii() or "\n" in line or jsonline.encode({"seq": 1, **to_json(read)}) != line:
+            line = ndjson.encode({"seq": 1, **to_json(event)})
+            read = from_json(ndjson.mapping(ndjson.decode(line)))
+            if not line.isascii() or "\n" in line or ndjson.encode({"seq": 1, **to_json(read)}) != line:
                 raise Wrong(line)
             if isinstance(event, ToolStart):
                 still_open.add(event.id)
@@ -73,9 +74,9 @@ def events(data: bytes) -> None:
     """Any JSON is an event, which is written as it was read, or is refused."""
     for text in data.decode("utf-8", "replace").split("\n"):
         with contextlib.suppress(ValueError):  # Malformed is one, too
-            event = from_json(jsonline.mapping(jsonline.decode(text)))
-            line = jsonline.encode(to_json(event))
-            if jsonline.encode(to_json(from_json(jsonline.mapping(jsonline.decode(line))))) != line:
+            event = from_json(ndjson.mapping(ndjson.decode(text)))
+            line = ndjson.encode(to_json(event))
+            if ndjson.encode(to_json(from_json(ndjson.mapping(ndjson.decode(line))))) != line:
                 raise Wrong(line)
 
 

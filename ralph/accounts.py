@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from ralph.files import append_line, open_to_append
-from ralph.runners import Account
+from ralph.runners.base import Account
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ralph.budget import Limit, Limits, Spend
-from ralph.quantities import format_duration, format_money
+from ralph.core.limits import Limit, Limits, Spend
+from ralph.core.text import format_duration, format_money
 
 _SHARE = 0.9
 """Of a limit: where a session is told to wrap up."""

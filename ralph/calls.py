@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ralph.events import ToolEnd, ToolStart, ToolStatus, Usage
-from ralph.verdict import TOOL, Answer, read_answer
+from ralph.core.events import ToolEnd, ToolStart, ToolStatus, Usage
+from ralph.core.verdict import TOOL, Answer, read_answer
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
+from ralph.core.text import format_duration
 from ralph.excerpt import Excerpt
 from ralph.lines import Oversized
-from ralph.process import Child, Guardian, StartError
-from ralph.quantities import format_duration
+from ralph.process.child import Child
+from ralph.process.guardian import Guardian, StartError
 
 _CANNOT_START = 127
 _BINARY = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ralph.budget import Meter
-from ralph.errors import DiskError, RalphError
-from ralph.events import Event, SummaryStarted, SummaryWritten, Tag, Text
-from ralph.failures import TABLE, Policy
-from ralph.run import Run
-from ralph.runners import Request
+from ralph.core.errors import DiskError, RalphError
+from ralph.core.events import Event, SummaryStarted, SummaryWritten, Tag, Text
+from ralph.core.failures import TABLE, Policy
+from ralph.core.limits import Meter
+from ralph.core.run import Run
+from ralph.core.summary import Rhythm, Summary, written
+from ralph.core.verdict import Reply, Verdict
+from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
-from ralph.summary import Rhythm, Summary, written
-from ralph.verdict import Reply, Verdict
 
 
 class Held(Protocol):

@@ -7,7 +7,7 @@ from typing import cast
 
 import tomli_w
 
-from ralph.errors import DiskError, UsageError
+from ralph.core.errors import DiskError, UsageError
 from ralph.files import replace_file
 
 

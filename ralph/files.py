@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from ralph.errors import DiskError
+from ralph.core.errors import DiskError
 
 
 @contextlib.contextmanager

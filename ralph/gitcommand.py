@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ralph import environ
-from ralph.errors import RepoError, UsageError
-from ralph.process import ask, run_to_end, user_to_fork_for
+from ralph.core.errors import RepoError, UsageError
+from ralph.process.asking import ask, run_to_end
+from ralph.process.starting import user_to_fork_for
 from ralph.searchpath import loading_outside, outside
 
 _GUARDS = (

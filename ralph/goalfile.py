@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ralph.errors import UsageError
-from ralph.goal import Goal, goal_name, parse_goal
+from ralph.core.errors import UsageError
+from ralph.core.goal import Goal, goal_name, parse_goal
 
 _LARGEST = 4 * 1024 * 1024
 _WHAT = "a goal is a Markdown file with an `## Objective`"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ralph.verdict import Verdict
+from ralph.core.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

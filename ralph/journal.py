@@ -14,17 +14,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ralph import jsonline
-from ralph.budget import Spend
-from ralph.errors import DiskError, StateError
-from ralph.events import Event, to_json
+from ralph.core import ndjson
+from ralph.core.errors import DiskError, StateError
+from ralph.core.events import Event, to_json
+from ralph.core.guidance import Guidance
+from ralph.core.limits import Spend
+from ralph.core.run import CheckRecord, Run, RunResult
+from ralph.core.stall import Mark, Standstill
+from ralph.core.summary import Condensed
+from ralph.core.verdict import Verdict
 from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file, require_room
 from ralph.history import History, Iteration
-from ralph.run import CheckRecord, Run, RunResult
-from ralph.standstill import Mark, Standstill
-from ralph.steering import Guidance
-from ralph.summary import Condensed
-from ralph.verdict import Verdict
 
 VERSION = 1
 
@@ -36,8 +36,8 @@ def repo_key(root: Path) -> str:
 
 
 def _decoded(data: bytes) -> object:
-    with contextlib.suppress(jsonline.Malformed):
-        return jsonline.decode(data.decode("utf-8", "replace"))
+    with contextlib.suppress(ndjson.Malformed):
+        return ndjson.decode(data.decode("utf-8", "replace"))
     return None
 
 
@@ -118,35 +118,35 @@ class Journal:
         """Read the last run of this goal, if there is one."""
         path = self.directory / "run.json"
         try:
-            document = jsonline.mapping(jsonline.decode(path.read_text("utf-8")))
+            document = ndjson.mapping(ndjson.decode(path.read_text("utf-8")))
         except FileNotFoundError:
             return Damaged(f"{path} is gone") if self.directory.is_dir() else None
         except IsADirectoryError:
             return Damaged(f"{path} is a directory")
         except OSError as error:
             raise DiskError(path, error) from error
-        except (UnicodeDecodeError, jsonline.Malformed) as error:
+        except (UnicodeDecodeError, ndjson.Malformed) as error:
             return Damaged(f"{path} is damaged ({error})")
-        version = jsonline.count(document.get("version"))
+        version = ndjson.count(document.get("version"))
         if version > VERSION:
             raise StateError(
                 f"{path} is of version {version}; this ralph knows version {VERSION}",
                 "use the ralph that wrote it, or archive that run with --fresh",
             )
-        if version < VERSION or not jsonline.text(document.get("run")):
+        if version < VERSION or not ndjson.text(document.get("run")):
             return Damaged(f"{path} is damaged (it names no run)")
         exit_code, finished = document.get("exit_code"), document.get("finished")
         return Saved(
             _run_from(document, self._progress()),
-            jsonline.text(document.get("goal_path")),
-            jsonline.text(document.get("goal_digest")),
-            jsonline.text(document.get("judge")),
-            jsonline.text(document.get("agent")),
-            jsonline.text(document.get("transcript")),
-            jsonline.text(document.get("model")),
+            ndjson.text(document.get("goal_path")),
+            ndjson.text(document.get("goal_digest")),
+            ndjson.text(document.get("judge")),
+            ndjson.text(document.get("agent")),
+            ndjson.text(document.get("transcript")),
+            ndjson.text(document.get("model")),
             exit_code if isinstance(exit_code, int) else None,
-            {name: jsonline.text(value) for name, value in jsonline.mapping(document.get("dotenv")).items()},
-            jsonline.text(document.get("counted")),
+            {name: ndjson.text(value) for name, value in ndjson.mapping(document.get("dotenv")).items()},
+            ndjson.text(document.get("counted")),
             finished if isinstance(finished, int) else None,
         )
 
@@ -167,11 +167,11 @@ class Journal:
     def ending(self) -> str:
         """How the last start ended, in words; empty if it never said."""
         result = self._result()
-        return f"{jsonline.text(result.get('reason'))} (exit {result.get('exit_code')})" if result else ""
+        return f"{ndjson.text(result.get('reason'))} (exit {result.get('exit_code')})" if result else ""
 
     def _result(self) -> Mapping[str, object]:
         try:
-            return jsonline.mapping(_decoded((self.directory / "result.json").read_bytes()))
+            return ndjson.mapping(_decoded((self.directory / "result.json").read_bytes()))
         except OSError:
             return {}
 
@@ -208,7 +208,7 @@ class Journal:
     def write_events(self, events: Sequence[Event], at: str) -> bytes:
         """Number events of one moment and journal them, in one write; return the lines."""
         numbered = enumerate(events, self._seq + 1)
-        data = jsonline.encode_lines([{"seq": number, "at": at, **to_json(event)} for number, event in numbered])
+        data = ndjson.encode_lines([{"seq": number, "at": at, **to_json(event)} for number, event in numbered])
         self._seq += len(events)
         if self._events is not None:
             append_line(self._events, data)
@@ -228,14 +228,14 @@ class Journal:
 
     def rewrite_progress(self, history: History) -> None:
         """Set the progress to what is known to be committed."""
-        lines = (jsonline.encode(_progress_entry(iteration)) + "\n" for iteration in history.iterations)
+        lines = (ndjson.encode(_progress_entry(iteration)) + "\n" for iteration in history.iterations)
         replace_file(self.directory / "progress.jsonl", "".join(lines))
 
     def record(self, iteration: Iteration) -> None:
         """Append a finished iteration to the progress; its commit exists already."""
         path = self.directory / "progress.jsonl"
         with open_to_append(path) as file:  # without fsync: what is lost here is told again by the commits
-            append_line(file, jsonline.encode_line(_progress_entry(iteration)))
+            append_line(file, ndjson.encode_line(_progress_entry(iteration)))
 
     def save(
         self,
@@ -286,7 +286,7 @@ class Journal:
             "counted": counted,
             "exit_code": exit_code,
         }
-        text = jsonline.encode(document) + "\n"
+        text = ndjson.encode(document) + "\n"
         replace_file(self.directory / "run.json", text, durable=durable)
         if durable and exit_code is None:
             replace_file(self.directory / "begun.json", text)  # for when a power cut empties the other
@@ -294,10 +294,10 @@ class Journal:
     def at_start(self, name: str) -> str:
         """A word that the last start began with (its judge, agent or transcript), for when `run.json` cannot tell."""
         try:
-            document = jsonline.mapping(_decoded((self.directory / "begun.json").read_bytes()))
+            document = ndjson.mapping(_decoded((self.directory / "begun.json").read_bytes()))
         except OSError:
             return ""
-        return jsonline.text(document.get(name))
+        return ndjson.text(document.get(name))
 
     @property
     def dossier(self) -> Path:
@@ -323,7 +323,7 @@ class Journal:
             "base": run.base,
             "head": head,
         }
-        replace_file(self.directory / "result.json", jsonline.encode(document) + "\n")
+        replace_file(self.directory / "result.json", ndjson.encode(document) + "\n")
 
     def _progress(self) -> History:
         """Read the finished iterations; a torn last line is tolerated."""
@@ -333,62 +333,60 @@ class Journal:
         except FileNotFoundError:
             return history
         for line in content.split("\n"):
-            with contextlib.suppress(jsonline.Malformed, ValueError):
-                entry = jsonline.mapping(jsonline.decode(line))
+            with contextlib.suppress(ndjson.Malformed, ValueError):
+                entry = ndjson.mapping(ndjson.decode(line))
                 history = history.after(
                     Iteration(
-                        jsonline.count(entry.get("iteration")),
-                        jsonline.text(entry.get("at")),
-                        jsonline.text(entry.get("summary")),
-                        jsonline.text(entry.get("commit")),
-                        Verdict(jsonline.text(entry.get("verdict"))),
+                        ndjson.count(entry.get("iteration")),
+                        ndjson.text(entry.get("at")),
+                        ndjson.text(entry.get("summary")),
+                        ndjson.text(entry.get("commit")),
+                        Verdict(ndjson.text(entry.get("verdict"))),
                     )
                 )
         return history
 
 
 def _run_from(document: Mapping[str, object], history: History) -> Run:
-    condensed = jsonline.mapping(document.get("condensed"))
-    check = jsonline.mapping(document.get("check"))
+    condensed = ndjson.mapping(document.get("condensed"))
+    check = ndjson.mapping(document.get("check"))
     exit_code = check.get("exit_code")
     return Run(
-        id=jsonline.text(document.get("run")),
-        goal=jsonline.text(document.get("goal")),
-        branch=jsonline.text(document.get("branch")),
-        base=jsonline.text(document.get("base")) or None,
+        id=ndjson.text(document.get("run")),
+        goal=ndjson.text(document.get("goal")),
+        branch=ndjson.text(document.get("branch")),
+        base=ndjson.text(document.get("base")) or None,
         history=history,
         spend=_spend_from(document),
-        failures=jsonline.count(document.get("failures")),
-        failed=jsonline.count(document.get("failed")),
+        failures=ndjson.count(document.get("failures")),
+        failed=ndjson.count(document.get("failed")),
         check=CheckRecord(
-            jsonline.count(check.get("iteration")),
+            ndjson.count(check.get("iteration")),
             exit_code if isinstance(exit_code, int) else None,
-            jsonline.text(check.get("output")),
+            ndjson.text(check.get("output")),
         )
         if check
         else None,
-        notes=tuple(jsonline.text(note) for note in jsonline.sequence(document.get("notes"))),
-        guidance=tuple(map(_guidance, jsonline.sequence(document.get("guidance")))),
-        heard=jsonline.count(document.get("heard")),
-        obstacles=jsonline.count(document.get("obstacles")),
-        standstill=_standstill(jsonline.mapping(document.get("standstill"))),
-        condensed=Condensed(not_before=jsonline.count(condensed.get("not_before")), spend=_spend_from(condensed)),
+        notes=tuple(ndjson.text(note) for note in ndjson.sequence(document.get("notes"))),
+        guidance=tuple(map(_guidance, ndjson.sequence(document.get("guidance")))),
+        heard=ndjson.count(document.get("heard")),
+        obstacles=ndjson.count(document.get("obstacles")),
+        standstill=_standstill(ndjson.mapping(document.get("standstill"))),
+        condensed=Condensed(not_before=ndjson.count(condensed.get("not_before")), spend=_spend_from(condensed)),
     )
 
 
 def _guidance(item: object) -> Guidance:
-    entry = jsonline.mapping(item)
-    return Guidance(
-        jsonline.count(entry.get("number")), jsonline.text(entry.get("text")), jsonline.count(entry.get("told"))
-    )
+    entry = ndjson.mapping(item)
+    return Guidance(ndjson.count(entry.get("number")), ndjson.text(entry.get("text")), ndjson.count(entry.get("told")))
 
 
 def _standstill(entry: Mapping[str, object]) -> Standstill:
-    marks = [jsonline.mapping(mark) for mark in jsonline.sequence(entry.get("marks"))]
+    marks = [ndjson.mapping(mark) for mark in ndjson.sequence(entry.get("marks"))]
     return Standstill(
-        tuple(Mark(jsonline.text(mark.get("words")), jsonline.text(mark.get("commit"))) for mark in marks),
-        jsonline.count(entry.get("idle")),
-        jsonline.text(entry.get("elsewhere")),
+        tuple(Mark(ndjson.text(mark.get("words")), ndjson.text(mark.get("commit"))) for mark in marks),
+        ndjson.count(entry.get("idle")),
+        ndjson.text(entry.get("elsewhere")),
     )
 
 
@@ -399,10 +397,10 @@ def _standstill_entry(standstill: Standstill) -> dict[str, object]:
 
 
 def _spend_from(holder: Mapping[str, object]) -> Spend:
-    spend = jsonline.mapping(holder.get("spend"))
+    spend = ndjson.mapping(holder.get("spend"))
     return Spend(
-        jsonline.amount(spend.get("cost_usd")) or 0.0,
-        jsonline.count(spend.get("tokens")),
+        ndjson.amount(spend.get("cost_usd")) or 0.0,
+        ndjson.count(spend.get("tokens")),
         spend.get("costed") is True,
         spend.get("counted") is True,
         spend.get("estimated") is True,
@@ -430,7 +428,7 @@ def _last_seq(path: Path) -> int:
         with path.open("rb") as file:
             file.seek(max(0, size - length))
             lines = file.read().split(b"\n")
-        numbers = [jsonline.count(jsonline.mapping(_decoded(line)).get("seq")) for line in lines]
+        numbers = [ndjson.count(ndjson.mapping(_decoded(line)).get("seq")) for line in lines]
         if any(numbers) or length >= size:
             return max(numbers, default=0)
         length *= 16

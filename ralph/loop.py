@@ -4,19 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ralph.budget import Limit, Limits, Meter, limit_reached
-from ralph.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
-from ralph.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
+from ralph.core.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
+from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
+from ralph.core.guidance import Helm, Receipt
+from ralph.core.limits import Limit, Limits, Meter, limit_reached
+from ralph.core.run import CheckRecord, Run, RunResult
+from ralph.core.stall import Mark, words_of
+from ralph.core.text import timestamp
+from ralph.core.verdict import Answer, Verdict, obstacle_in
 from ralph.history import Iteration
 from ralph.patience import Patience
-from ralph.quantities import timestamp
-from ralph.run import CheckRecord, Run, RunResult
-from ralph.runners import Request
+from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
-from ralph.standstill import Mark, words_of
-from ralph.steering import Helm, Receipt
 from ralph.trailers import commit_message
-from ralph.verdict import Answer, Verdict, obstacle_in
 
 
 class Committed(Protocol):

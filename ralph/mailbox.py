@@ -7,9 +7,9 @@ import contextlib
 import fcntl
 from pathlib import Path
 
-from ralph import jsonline
+from ralph.core import ndjson
+from ralph.core.guidance import Act, Word
 from ralph.files import append_line, open_to_append
-from ralph.steering import Act, Word
 
 _FILE = "steering.jsonl"
 _KEY = "key"
@@ -43,7 +43,7 @@ class Mailbox:
         with open_to_append(self._path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # of two commands at once each gets a number of its own
             number = self.size + 1
-            append_line(file, jsonline.encode_line({"number": number, "at": at, "act": act, "text": text, **how}))
+            append_line(file, ndjson.encode_line({"number": number, "at": at, "act": act, "text": text, **how}))
         return number
 
     def read(self) -> list[Word]:
@@ -64,8 +64,8 @@ class Mailbox:
 
 
 def _word(number: int, line: bytes) -> Word | None:
-    with contextlib.suppress(jsonline.Malformed, ValueError):
-        entry = jsonline.mapping(jsonline.decode(line.decode("utf-8", "replace")))
-        act, text, at = (jsonline.text(entry.get(name)) for name in ("act", "text", "at"))
+    with contextlib.suppress(ndjson.Malformed, ValueError):
+        entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
+        act, text, at = (ndjson.text(entry.get(name)) for name in ("act", "text", "at"))
         return Word(number, Act(act), text, by_key=entry.get("by") == _KEY, at=at)
     return None

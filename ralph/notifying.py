@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ralph import jsonline
-from ralph.process import Errands
-from ralph.quantities import timestamp
+from ralph.core import ndjson
+from ralph.core.text import timestamp
+from ralph.process.errands import Errands
 from ralph.searchpath import loading_outside, outside
 
 LIMIT = 20.0
@@ -66,7 +66,7 @@ class Notice:
 
     def encode(self) -> bytes:
         """One line of JSON; the keys are always the same."""
-        return jsonline.encode_line(
+        return ndjson.encode_line(
             {
                 "version": VERSION,
                 "event": self.event,

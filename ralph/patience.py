@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from ralph.errors import Interrupted
-from ralph.events import Event, Waiting
+from ralph.core.errors import Interrupted
+from ralph.core.events import Event, Waiting
 
 _LOOK = 0.2
 

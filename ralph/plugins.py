@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from ralph.errors import BlockedError, RalphError
-from ralph.runners import AGENTS, AgentOptions, FindRunner, Runner
-from ralph.transcripts import TRANSCRIPTS, Transcript
+from ralph.core.errors import BlockedError, RalphError
+from ralph.runners import AGENTS, FindRunner
+from ralph.runners.base import Runner
+from ralph.runners.options import AgentOptions
+from ralph.transcripts import TRANSCRIPTS
+from ralph.transcripts.base import Transcript
 from ralph.transcripts.foreign import ForeignTranscript
 
 RUNNERS_GROUP = "ralph.runners"

@@ -8,13 +8,13 @@ from pathlib import Path
 import jinja2
 import jinja2.sandbox
 
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
+from ralph.core.goal import Goal
+from ralph.core.run import Run
+from ralph.core.summary import RECENT, SHORT
+from ralph.core.verdict import PROMISE, Reply, defused, obstacle_in
 from ralph.excerpt import both_ends, fenced
-from ralph.goal import Goal
 from ralph.history import Iteration
-from ralph.run import Run
-from ralph.summary import RECENT, SHORT
-from ralph.verdict import PROMISE, Reply, defused, obstacle_in
 
 _LONGEST_SUMMARY = 4000
 _MOST_CONDENSED = 200

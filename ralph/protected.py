@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.files import named_in_faults
 
 NAMES = ("config.toml", "check", "setup", "prompts", "pricing.toml", "codebase-map.md")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ralph.budget import Meter, Spend
-from ralph.events import Event, IterationStarted, SessionEnded, SummaryStarted, Usage
-from ralph.quantities import timestamp
+from ralph.core.events import Event, IterationStarted, SessionEnded, SummaryStarted, Usage
+from ralph.core.limits import Meter, Spend
+from ralph.core.text import timestamp
 
 
 class EventLog(Protocol):

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ralph.budget import Meter, Spend
-from ralph.events import SessionStarted, Usage
+from ralph.core.events import SessionStarted, Usage
+from ralph.core.limits import Meter, Spend
+from ralph.core.run import Run
+from ralph.core.text import timestamp
 from ralph.history import History, Iteration
 from ralph.lines import Oversized, lines_in
-from ralph.quantities import timestamp
-from ralph.run import Run
 from ralph.trailers import IterationMessage, read_message
-from ralph.transcripts import Transcript
+from ralph.transcripts.base import Transcript
 from ralph.transcripts.reader import events_in
 
 _CHUNK = 1 << 20

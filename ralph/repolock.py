@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from ralph import jsonline
-from ralph.errors import UsageError
+from ralph.core import ndjson
+from ralph.core.errors import UsageError
 from ralph.files import make_private_directory, named_in_faults, open_to_append
-from ralph.process import is_running
+from ralph.process.others import is_running
 
 LOCK = ".lock"
 """No goal is called that: names have no dot."""
@@ -73,7 +73,7 @@ class OwnedLock:
         with named_in_faults(self._path):
             file.truncate(0)
             owner = {"pid": os.getpid(), "host": socket.gethostname(), **self._said}
-            file.write(jsonline.encode_line(owner))  # a whole line: who looks at it has nothing to mend
+            file.write(ndjson.encode_line(owner))  # a whole line: who looks at it has nothing to mend
         self._file = file
         return self
 
@@ -138,7 +138,7 @@ def holder_of(lock: Path) -> Owner | None:
 
 def _owner(file: BinaryIO) -> Owner:
     said: Mapping[str, object] = {}
-    with contextlib.suppress(jsonline.Malformed):
-        said = jsonline.mapping(jsonline.decode(os.pread(file.fileno(), 4096, 0).decode("utf-8", "replace")))
-    goal, host, repo = (jsonline.text(said.get(name)) for name in ("goal", "host", "repo"))
-    return Owner(jsonline.count(said.get("pid")), goal, host, repo, os.fstat(file.fileno()).st_mtime)
+    with contextlib.suppress(ndjson.Malformed):
+        said = ndjson.mapping(ndjson.decode(os.pread(file.fileno(), 4096, 0).decode("utf-8", "replace")))
+    goal, host, repo = (ndjson.text(said.get(name)) for name in ("goal", "host", "repo"))
+    return Owner(ndjson.count(said.get("pid")), goal, host, repo, os.fstat(file.fileno()).st_mtime)

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import jsonline, repolock
-from ralph.errors import UsageError
-from ralph.events import Event, from_json
-from ralph.goal import goal_name
+from ralph import repolock
+from ralph.core import ndjson
+from ralph.core.errors import UsageError
+from ralph.core.events import Event, from_json
+from ralph.core.goal import goal_name
 from ralph.journal import repo_key
 
 _TAIL = 256 * 1024
@@ -94,7 +95,7 @@ class Roster:
                     at_it = owner if owner is not None and owner.goal == directory.name else None
                     pid, since = (None, 0.0) if at_it is None else (at_it.pid, at_it.since)
                     record = _record(directory)
-                    goal_path, repo = jsonline.text(record.get("goal_path")), jsonline.text(record.get("repo"))
+                    goal_path, repo = ndjson.text(record.get("goal_path")), ndjson.text(record.get("repo"))
                     yield Entry(directory.name, goal_path, directory, pid, repo, since)
 
 
@@ -110,9 +111,9 @@ def latest_events(directory: Path) -> list[tuple[Event, str]]:
     found: list[tuple[Event, str]] = []
     for line in lines if size <= _TAIL else lines[1:]:
         try:
-            entry = jsonline.mapping(jsonline.decode(line.decode("utf-8", "replace")))
-            found.append((from_json(entry), jsonline.text(entry.get("at"))))
-        except (jsonline.Malformed, ValueError):
+            entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
+            found.append((from_json(entry), ndjson.text(entry.get("at"))))
+        except (ndjson.Malformed, ValueError):
             continue
     return found
 
@@ -120,8 +121,8 @@ def latest_events(directory: Path) -> list[tuple[Event, str]]:
 def _record(directory: Path) -> Mapping[str, object]:
     """What a run's own record says of it; nothing if it is damaged."""
     try:
-        return jsonline.mapping(jsonline.decode((directory / "run.json").read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, jsonline.Malformed):
+        return ndjson.mapping(ndjson.decode((directory / "run.json").read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, ndjson.Malformed):
         return {}
 
 

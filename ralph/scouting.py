@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ralph.events import Event, Tag, Text
-from ralph.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
+from ralph.core.events import Event, Tag, Text
+from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
+from ralph.core.verdict import Reply, Verdict, without_promise
 from ralph.patience import Patience
-from ralph.runners import Request
+from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
-from ralph.verdict import Reply, Verdict, without_promise
 
 
 @dataclass(frozen=True, slots=True)

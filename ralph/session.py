@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.allowance import Bound, Measure, Used
-from ralph.budget import Meter
 from ralph.calls import Calls
-from ralph.events import (
+from ralph.core.events import (
     ApiRetry,
     Denial,
     Event,
@@ -24,13 +23,14 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
-from ralph.failures import OUT_OF_MONEY, Ending, Evidence, classify, correctable, interrupted
+from ralph.core.failures import OUT_OF_MONEY, Ending, Evidence, classify, correctable, interrupted
+from ralph.core.limits import Meter
+from ralph.core.text import format_duration
+from ralph.core.verdict import MOST_CORRECTIONS, Promise
 from ralph.lines import Oversized
-from ralph.quantities import format_duration
-from ralph.runners import Launch, Request, Runner
-from ralph.transcripts import Transcript
+from ralph.runners.base import Launch, Request, Runner
+from ralph.transcripts.base import Transcript
 from ralph.transcripts.reader import Reader
-from ralph.verdict import MOST_CORRECTIONS, Promise
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536

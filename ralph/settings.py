@@ -15,14 +15,15 @@ import dotenv
 import platformdirs
 
 from ralph import configfile, plugins
-from ralph.budget import Limits, Reasoning
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
+from ralph.core.limits import Limits, Reasoning
+from ralph.core.summary import Rhythm
+from ralph.core.text import parse_count, parse_duration, parse_money
 from ralph.nearest import did_you_mean
-from ralph.quantities import parse_count, parse_duration, parse_money
-from ralph.runners import AGENTS, AUTO, OWN_TRANSCRIPTS, AgentOptions, ClaudeOptions, CodexOptions
+from ralph.runners import AGENTS, OWN_TRANSCRIPTS
 from ralph.runners.codex import SANDBOXES
+from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.runners.ralph_claude import SCRIPTED
-from ralph.summary import Rhythm
 from ralph.transcripts import TRANSCRIPTS
 
 PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")

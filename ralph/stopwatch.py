@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ralph.events import (
+from ralph.core.events import (
     CheckEnded,
     CheckStarted,
     Event,
@@ -15,7 +15,7 @@ from ralph.events import (
     ToolStart,
     Waiting,
 )
-from ralph.quantities import instant
+from ralph.core.text import instant
 
 _TELLING = {
     ToolStart, ToolEnd, IterationStarted, SummaryStarted, SessionEnded, CheckStarted, CheckEnded, Waiting,

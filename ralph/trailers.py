@@ -4,9 +4,9 @@ import contextlib
 import re
 from dataclasses import dataclass
 
-from ralph import jsonline
-from ralph.budget import Spend
-from ralph.verdict import Answer, Verdict
+from ralph.core import ndjson
+from ralph.core.limits import Spend
+from ralph.core.verdict import Answer, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ def read_message(message: str) -> IterationMessage | None:
     trailers = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
     with contextlib.suppress(KeyError, ValueError):
         cost = trailers["Ralph-Cost-USD"]
-        amount = 0.0 if cost == "unknown" else jsonline.amount(float(cost))
+        amount = 0.0 if cost == "unknown" else ndjson.amount(float(cost))
         count = trailers["Ralph-Tokens"]
         number, tokens = int(trailers["Ralph-Iteration"]), 0 if count == "unknown" else int(count)
-        if amount is None or number < 1 or tokens != jsonline.count(tokens):
+        if amount is None or number < 1 or tokens != ndjson.count(tokens):
             return None  # no figure that ralph would have written
         return IterationMessage(
             trailers["Ralph-Goal"],

@@ -12,8 +12,8 @@ from typing import cast
 
 import tomli_w
 
+from ralph.core.errors import StateError, UsageError
 from ralph.envrc.sources import NAME, Envrc
-from ralph.errors import StateError, UsageError
 from ralph.files import make_private_directory, named_in_faults, replace_file
 from ralph.journal import repo_key
 

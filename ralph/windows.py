@@ -5,8 +5,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from ralph import jsonline
-from ralph.errors import DiskError
+from ralph.core import ndjson
+from ralph.core.errors import DiskError
 from ralph.files import overwrite_file, replace_file
 
 EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
@@ -50,7 +50,7 @@ class Windows:
     def _write(self, name: str, document: dict[str, object]) -> None:
         with contextlib.suppress(OSError, DiskError):
             if self._directory(self._own) and self._directory(self._own / "state"):
-                content = f"{jsonline.encode(document).ljust(_WIDTH)}\n".encode("utf-8", "replace")
+                content = f"{ndjson.encode(document).ljust(_WIDTH)}\n".encode("utf-8", "replace")
                 path = self._own / "state" / name
                 if not overwrite_file(path, content):
                     replace_file(path, content, mode=0o644, durable=False)

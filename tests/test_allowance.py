@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ralph.allowance import NO_BOUNDS, Bound, Measure, Used, allowance, for_summary
-from ralph.budget import Limit, Limits, Spend
+from ralph.core.limits import Limit, Limits, Spend
 
 
 def used(cost: float = 0.0, tokens: int = 0, seconds: float = 0.0) -> Used:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.budget import Limit, Limits, Meter, Reasoning, Spend, context_pct, thinking_budget
-from ralph.events import Usage
+from ralph.core.events import Usage
+from ralph.core.limits import Limit, Limits, Meter, Reasoning, Spend, context_pct, thinking_budget
 from tests.support.rows import rows
 
 HAIKU = ("haiku", "claude-haiku-4-5-20251001", "claude-haiku-5-5")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ralph.check import Check, CheckReport, find_check, run_check
-from ralph.errors import UsageError
-from ralph.process import Guardian
+from ralph.core.errors import UsageError
+from ralph.process.guardian import Guardian
 
 PATH = os.environ["PATH"]
 GUARDIAN = Guardian()

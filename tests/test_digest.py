@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.digest import MOST_NAMES, NAMELESS, OTHER, Digest, Ended, Tally, ToolRow
-from ralph.events import Event, SessionStarted, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
-from ralph.verdict import TOOL
+from ralph.core.activity import MOST_NAMES, NAMELESS, OTHER, Digest, Ended, Tally, ToolRow
+from ralph.core.events import Event, SessionStarted, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
+from ralph.core.verdict import TOOL
 
 OK, FAIL, UNKNOWN = ToolStatus.OK, ToolStatus.FAIL, ToolStatus.UNKNOWN
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from ralph.budget import Spend
+from ralph.core.limits import Spend
+from ralph.core.run import CheckRecord, Run
+from ralph.core.summary import Condensed, Summary
+from ralph.core.verdict import Verdict
 from ralph.dossier import Facts, dossier
 from ralph.history import History, Iteration
-from ralph.run import CheckRecord, Run
-from ralph.summary import Condensed, Summary
-from ralph.verdict import Verdict
 
 FACTS = Facts(
     title="Faster start-up",

@@ -10,8 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph import events, jsonline
-from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, Usage, from_json, to_json
+from ralph.core import events, ndjson
+from ralph.core.events import (
+    AGENT_TYPES,
+    Event,
+    Meta,
+    Tag,
+    Text,
+    ToolEnd,
+    ToolStart,
+    ToolStatus,
+    Usage,
+    from_json,
+    to_json,
+)
 from tests.support.rows import rows
 
 KINDS: tuple[type[Event], ...] = typing.get_args(Event)
@@ -61,8 +73,8 @@ ANY_EVENT = st.one_of(*map(any_of, KINDS))
 @given(ANY_EVENT)
 def test_what_is_written_is_read_back(event: Event) -> None:
     assert from_json(to_json(event)) == event
-    line = jsonline.encode({"seq": 7, "at": "2026-01-01T00:00:00.000Z", **to_json(event)})
-    assert from_json(jsonline.mapping(jsonline.decode(line))) == event
+    line = ndjson.encode({"seq": 7, "at": "2026-01-01T00:00:00.000Z", **to_json(event)})
+    assert from_json(ndjson.mapping(ndjson.decode(line))) == event
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.events import ApiRetry, Denial, RateLimited, TurnEnded
-from ralph.failures import (
+from ralph.core.events import ApiRetry, Denial, RateLimited, TurnEnded
+from ralph.core.failures import (
     MOST_BACKOFFS,
     MOST_QUOTA_WAITS,
     TABLE,
@@ -25,8 +25,8 @@ from ralph.failures import (
     decide,
     describe_denials,
 )
+from ralph.core.verdict import Answer, Fault, Verdict
 from ralph.transcripts.claude import ClaudeTranscript
-from ralph.verdict import Answer, Fault, Verdict
 from tests.support.rows import rows
 
 CAPTURES = Path(__file__).parent / "fixtures" / "claude"

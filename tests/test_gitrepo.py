@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.errors import RepoError, UsageError
+from ralph.core.errors import RepoError, UsageError
 from ralph.gitcommand import succeeded
 from ralph.gitrepo import clone, clone_path, open_repo, require_branch_name
 from tests.support.git_repos import EMAIL, commit_all, git, make_repo

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.errors import UsageError
-from ralph.goal import Goal, goal_name, parse_goal
+from ralph.core.errors import UsageError
+from ralph.core.goal import Goal, goal_name, parse_goal
 from tests.support.rows import rows
 
 OBJECTIVE = "## Objective\n\nMake it fast.\n"

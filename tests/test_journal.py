@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ralph.budget import Limit, Spend
-from ralph.errors import StateError
-from ralph.events import Tag, Text
+from ralph.core.errors import StateError
+from ralph.core.events import Tag, Text
+from ralph.core.limits import Limit, Spend
+from ralph.core.run import CheckRecord, Run, RunResult
+from ralph.core.summary import Condensed
+from ralph.core.verdict import Verdict
 from ralph.files import make_private_directory, replace_file
 from ralph.history import History, Iteration
 from ralph.journal import Damaged, Journal, Saved, mode_of, repo_key
 from ralph.repolock import RepoLock
-from ralph.run import CheckRecord, Run, RunResult
-from ralph.summary import Condensed
-from ralph.verdict import Verdict
 
 TEXT = st.text(st.characters(), max_size=60)
 
@@ -328,8 +328,8 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from ralph.errors import DiskError
-from ralph.journal import replace_file
+from ralph.core.errors import DiskError
+from ralph.files import replace_file
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     replace_file(Path(sys.argv[1]), "n" * 100_000)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph import jsonline
+from ralph.core import ndjson
 from tests.support.rows import rows
 
 
@@ -28,29 +28,29 @@ ANYTHING = values(st.floats())
     ids=["empty", "open", "quotes", "word", "two", "deep", "long number", "control", "byte order mark"],
 )
 def test_what_is_not_json_is_malformed(text: str) -> None:
-    with pytest.raises(jsonline.Malformed):
-        jsonline.decode(text)
+    with pytest.raises(ndjson.Malformed):
+        ndjson.decode(text)
 
 
 @given(st.text(st.characters()))
 def test_no_text_raises_anything_but_malformed(text: str) -> None:
-    with contextlib.suppress(jsonline.Malformed):
-        jsonline.decode(text)
+    with contextlib.suppress(ndjson.Malformed):
+        ndjson.decode(text)
 
 
 @pytest.mark.parametrize("depth", [100, 500, 800, 950, 5000])
 def test_what_can_be_decoded_can_be_encoded(depth: int) -> None:
     text = "[" * depth + "]" * depth
     try:
-        value = jsonline.decode(text)
-    except jsonline.Malformed:
+        value = ndjson.decode(text)
+    except ndjson.Malformed:
         return
-    assert jsonline.encode(value) == text
+    assert ndjson.encode(value) == text
 
 
 @given(ANYTHING)
 def test_what_is_encoded_is_one_line_of_ascii(value: object) -> None:
-    line = jsonline.encode(value)
+    line = ndjson.encode(value)
     assert line.isascii()
     assert "\n" not in line
     assert "\r" not in line
@@ -58,24 +58,24 @@ def test_what_is_encoded_is_one_line_of_ascii(value: object) -> None:
 
 @given(ANYTHING)
 def test_what_is_encoded_is_json_for_the_strictest_reader(value: object) -> None:
-    json.loads(jsonline.encode(value), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    json.loads(ndjson.encode(value), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 @given(values(st.floats(allow_nan=False, allow_infinity=False)))
 def test_a_line_says_the_same_as_its_ascii_form(value: object) -> None:
-    line = jsonline.encode_line(value).decode("utf-8")
+    line = ndjson.encode_line(value).decode("utf-8")
     assert line.splitlines(keepends=True) == [line]
-    assert json.dumps(json.loads(line)) == json.dumps(json.loads(jsonline.encode(value)))
+    assert json.dumps(json.loads(line)) == json.dumps(json.loads(ndjson.encode(value)))
 
 
 @given(st.lists(ANYTHING))
 def test_several_lines_are_what_each_would_be(several: list[object]) -> None:
-    assert jsonline.encode_lines(several) == b"".join(map(jsonline.encode_line, several))
+    assert ndjson.encode_lines(several) == b"".join(map(ndjson.encode_line, several))
 
 
 def test_text_in_any_script_is_written_as_it_is() -> None:
     value = {"a": "Größe „weiter“ — 日本語 🙂 € 50 °C « »"}
-    assert jsonline.encode_line(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    assert ndjson.encode_line(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 HOSTILE = [*range(0x80, 0xA0), *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xD800, 0xDFFF]
@@ -83,7 +83,7 @@ HOSTILE = [*range(0x80, 0xA0), *range(0x200B, 0x2010), *range(0x2028, 0x202F), *
 
 @pytest.mark.parametrize("code", HOSTILE, ids=hex)
 def test_what_breaks_lines_steers_terminals_or_reorders_text_is_escaped(code: int) -> None:
-    line = jsonline.encode_line({"a": f"é{chr(code)}日"})
+    line = ndjson.encode_line({"a": f"é{chr(code)}日"})
     assert line == f'{{"a":"\\u00e9\\u{code:04x}\\u65e5"}}\n'.encode()
 
 
@@ -97,19 +97,19 @@ def test_what_breaks_lines_steers_terminals_or_reorders_text_is_escaped(code: in
     ids=["beyond 64 bits", "NaN", "beyond 63 bits"],
 )
 def test_numbers_beside_such_text_stay_what_they_are(value: object, line: bytes) -> None:
-    assert jsonline.encode_line(value) == line
+    assert ndjson.encode_line(value) == line
 
 
 def test_a_lone_surrogate_comes_back_as_it_was() -> None:
-    assert jsonline.encode("\ud800") == '"\\ud800"'
-    assert jsonline.decode(jsonline.encode({"a": "\udfff\u2028"})) == {"a": "\udfff\u2028"}
+    assert ndjson.encode("\ud800") == '"\\ud800"'
+    assert ndjson.decode(ndjson.encode({"a": "\udfff\u2028"})) == {"a": "\udfff\u2028"}
 
 
 @given(st.text(st.characters(), max_size=400), st.booleans(), st.integers(min_value=5, max_value=300))
 def test_a_cut_text_begins_as_it_was_and_says_how_much_is_gone(text: str, ascii_only: bool, longest: int) -> None:
     written = json.dumps({"a": text, "b": ["q\\", 1]}, ensure_ascii=ascii_only).encode("utf-8", "replace")
     whole = json.loads(written)["a"]
-    cut = json.loads(jsonline.shortened(written, longest).decode("utf-8"))
+    cut = json.loads(ndjson.shortened(written, longest).decode("utf-8"))
     kept, gone, left = cut["a"].partition("… (")
     if not gone:
         assert cut["a"] == whole
@@ -125,7 +125,7 @@ def test_a_cut_text_begins_as_it_was_and_says_how_much_is_gone(text: str, ascii_
 
 @pytest.mark.parametrize("torn", [b'"', b'{"a":"' + b'\\"' * 300_000, b'{"a": "x\\', b"\x80" * 50, b'"' + b"\x80" * 50])
 def test_a_torn_line_is_cut_as_far_as_it_goes(torn: bytes) -> None:
-    assert len(jsonline.shortened(torn, 10)) <= max(len(torn), 100)
+    assert len(ndjson.shortened(torn, 10)) <= max(len(torn), 100)
 
 
 @rows(
@@ -144,7 +144,7 @@ def test_a_torn_line_is_cut_as_far_as_it_goes(torn: bytes) -> None:
     ],
 )
 def test_a_count_is_plausible_or_nothing(value: object, number: int) -> None:
-    assert jsonline.count(value) == number
+    assert ndjson.count(value) == number
 
 
 @rows(
@@ -167,19 +167,19 @@ def test_a_count_is_plausible_or_nothing(value: object, number: int) -> None:
     ],
 )
 def test_an_amount_is_plausible_or_nothing(value: object, amount: float | None) -> None:
-    assert jsonline.amount(value) == amount
+    assert ndjson.amount(value) == amount
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [1], True])
 def test_what_is_no_object_is_an_empty_one(value: object) -> None:
-    assert jsonline.mapping(value) == {}
+    assert ndjson.mapping(value) == {}
 
 
 @pytest.mark.parametrize("value", [None, 1, "xy", {"a": 1}, True])
 def test_what_is_no_array_is_an_empty_one(value: object) -> None:
-    assert list(jsonline.sequence(value)) == []
+    assert list(ndjson.sequence(value)) == []
 
 
 @pytest.mark.parametrize("value", [None, 1, ["x"], {"a": 1}, True])
 def test_what_is_no_text_is_an_empty_one(value: object) -> None:
-    assert jsonline.text(value) == ""
+    assert ndjson.text(value) == ""

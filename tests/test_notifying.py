@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ralph.notifying import Notice, Notifier, Occasion, occasion_of
-from ralph.process import Errands
+from ralph.process.errands import Errands
 from tests.support.notifier import listening
 from tests.support.rows import rows
 from tests.support.waiting import is_alive, wait_until

@@ -87,7 +87,7 @@ FAULTY = """
 import nothing_of_that_name
 """
 RAISING = """
-from ralph.events import Tag, Text, Usage
+from ralph.core.events import Tag, Text, Usage
 class Transcript:
     def feed(self, line):
         if line == "bad":

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph import pricing
 from ralph.agent.models.catalogue import ALIASES
-from ralph.budget import Meter
-from ralph.events import Usage
-from ralph.pricing import Tokens
+from ralph.core.events import Usage
+from ralph.core.limits import Meter
+from ralph.core.usage import Estimate, Prices, Tokens, parse, shipped
 from ralph.runners.ralph_claude import FAMILIES
 from tests.support.rows import rows
 
@@ -36,17 +35,17 @@ from tests.support.rows import rows
     ],
 )
 def test_the_shipped_table_charges_what_claude_charges(model: str, tokens: Tokens, dollars: float) -> None:
-    assert pricing.shipped().dollars(model, tokens) == pytest.approx(dollars)
+    assert shipped().dollars(model, tokens) == pytest.approx(dollars)
 
 
 def test_every_short_name_stands_for_a_model_with_a_price() -> None:
     """ralph-claude refuses a budget for a model without one, and ralph must know when."""
     assert set(FAMILIES) == set(ALIASES)
-    assert all(pricing.shipped().price(model) for model in ALIASES.values())
+    assert all(shipped().price(model) for model in ALIASES.values())
 
 
 def test_an_unknown_model_has_no_price() -> None:
-    assert pricing.shipped().dollars("gpt-9", Tokens(1000)) is None
+    assert shipped().dollars("gpt-9", Tokens(1000)) is None
 
 
 @rows(
@@ -70,10 +69,10 @@ def test_an_unknown_model_has_no_price() -> None:
 )
 def test_what_is_no_table_of_prices_is_refused_by_file_model_and_field(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=re.escape(fault)):
-        pricing.parse(text, "mine.toml")
+        parse(text, "mine.toml")
 
 
-TABLE = pricing.parse(
+TABLE = parse(
     """
     ["gpt-5.1"]
     input = 2.0
@@ -90,8 +89,8 @@ TABLE = pricing.parse(
 )
 
 
-def estimate(model: str, *, by_message: bool = False) -> pricing.Estimate:
-    return pricing.Estimate(TABLE, model, by_message=by_message)
+def estimate(model: str, *, by_message: bool = False) -> Estimate:
+    return Estimate(TABLE, model, by_message=by_message)
 
 
 @rows(
@@ -203,16 +202,16 @@ def test_each_message_is_charged_by_the_length_of_its_own_prompt_where_messages_
 
 
 def test_what_is_kept_for_an_hour_has_a_rate_of_its_own() -> None:
-    table = pricing.parse("[m]\ninput = 1\noutput = 1\ncache_write = 2\ncache_write_1h = 10")
-    charge = pricing.Estimate(table, "m", by_message=True)
+    table = parse("[m]\ninput = 1\noutput = 1\ncache_write = 2\ncache_write_1h = 10")
+    charge = Estimate(table, "m", by_message=True)
     usage = Usage(1_000_000, 0, cache_creation_tokens=600_000, cache_creation_1h_tokens=100_000)
     assert charge(usage).cost_usd == pytest.approx(0.4 + 1.0 + 1.0)
     assert TABLE.dollars("plain", Tokens(cache_write_1h=1_000_000)) == 1.0
 
 
 def test_a_table_that_stands_upon_another_counts_more() -> None:
-    below = pricing.parse("[m-20250101]\ninput = 1\noutput = 1\n[n]\ninput = 2\noutput = 2")
-    mine = pricing.Prices(pricing.parse("[m]\ninput = 7\noutput = 7").models, below)
+    below = parse("[m-20250101]\ninput = 1\noutput = 1\n[n]\ninput = 2\noutput = 2")
+    mine = Prices(parse("[m]\ninput = 7\noutput = 7").models, below)
     assert mine.dollars("m-20250101", Tokens(1_000_000)) == 7.0
     assert mine.dollars("n", Tokens(1_000_000)) == 2.0
     assert mine.dollars("o", Tokens(1_000_000)) is None
@@ -248,7 +247,7 @@ def test_what_is_cached_costs_as_input_unless_the_table_says_more() -> None:
 
 def test_the_example_is_a_table_of_prices() -> None:
     example = Path(__file__).parent.parent / ".ralph.example" / "pricing.toml"
-    assert pricing.parse(example.read_text()).models
+    assert parse(example.read_text()).models
 
 
 def test_tokens_add_up() -> None:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph.core.goal import Goal, parse_goal
+from ralph.core.run import CheckRecord, Run
+from ralph.core.summary import RECENT, Condensed, Summary
+from ralph.core.verdict import PROMISE, Promise, Reply, Verdict
 from ralph.excerpt import fenced
-from ralph.goal import Goal, parse_goal
 from ralph.history import History, Iteration
 from ralph.prompts import MAP, PromptError, Prompts
-from ralph.run import CheckRecord, Run
-from ralph.summary import RECENT, Condensed, Summary
-from ralph.verdict import PROMISE, Promise, Reply, Verdict
 
 RUN = Run(id="r", goal="speed", branch="main", base=None)
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ralph import protected
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 
 
 class Place:

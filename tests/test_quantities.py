@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.quantities import (
+from ralph.core.text import (
     format_duration,
     format_money,
     format_size,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph import repolock
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.repolock import RepoLock
 
 HOLD = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.sensitive import looks_secret, without_secrets
+from ralph.core.secrets import looks_secret, without_secrets
 from tests.support.rows import rows
 
 

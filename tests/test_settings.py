@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ralph import settings
-from ralph.budget import Limits, Reasoning
-from ralph.errors import UsageError
-from ralph.runners import AgentOptions, ClaudeOptions, CodexOptions
+from ralph.core.errors import UsageError
+from ralph.core.limits import Limits, Reasoning
+from ralph.core.summary import Rhythm
+from ralph.runners.options import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.settings import KEYS, Mode, Settings, load, set_value
-from ralph.summary import Rhythm
 from tests.support.rows import rows
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ralph.events import (
+from ralph.core.events import (
     CheckEnded,
     CheckStarted,
     Event,
@@ -26,7 +26,7 @@ from ralph.events import (
     Usage,
     Waiting,
 )
-from ralph.standing import Standing, Track, standing
+from ralph.core.status import Standing, Track, standing
 from tests.support.rows import rows
 
 BEGUN = IterationStarted(1, "s", "log")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ralph.standstill import Mark, Standstill, words_of
+from ralph.core.stall import Mark, Standstill, words_of
 from tests.support.rows import rows
 
 TREES = {"a1": "A", "a2": "A", "a3": "A", "a4": "A", "b1": "B", "b2": "B", "b3": "B"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ralph.core.guidance import Act, Guidance, Helm, Receipt, Word
 from ralph.mailbox import Mailbox
-from ralph.steering import Act, Guidance, Helm, Receipt, Word
 
 
 def helm(*acts: Act) -> Helm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.events import (
+from ralph.core.events import (
     CheckEnded,
     CheckStarted,
     Event,

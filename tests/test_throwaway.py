@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ralph.cli.throwaway import LeftOut, ThrowawayClone
-from ralph.errors import DiskError
+from ralph.core.errors import DiskError
 from ralph.gitrepo import open_repo
 from tests.support.git_repos import commit_all, git, make_repo
 

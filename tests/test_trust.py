@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from ralph.core.errors import StateError
 from ralph.envrc.sources import Envrc, look
-from ralph.errors import StateError
 from ralph.trust import DIRENV, NOBODY, Doubt, Record, TrustStore, flag_counts, judge
 
 AT = "2026-11-16T12:00:00Z"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ralph.verdict import PROMISE, SCHEMA, Answer, Fault, Promise, Reply, Verdict, defused, read_answer, read_reply
+from ralph.core.verdict import PROMISE, SCHEMA, Answer, Fault, Promise, Reply, Verdict, defused, read_answer, read_reply
 from tests.support.rows import rows
 
 

@@ -64,7 +64,7 @@ def install(what: str | Path, environment: Path) -> None:
 def test_the_wheel_carries_the_templates_and_the_example(wheel: Path) -> None:
     names = members(wheel)
     assert [name for name in names if re.fullmatch(r"ralph/_prompts/[\w-]+\.md\.j2", name)]
-    assert {"ralph/_example/config.toml", "ralph/py.typed", "ralph/pricing.toml"} <= names
+    assert {"ralph/_example/config.toml", "ralph/py.typed", "ralph/core/pricing.toml"} <= names
 
 
 def test_the_extra_for_models_brings_ripgrep(wheel: Path) -> None:

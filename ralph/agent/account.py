@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ralph.agent.models.base import Model
-from ralph.pricing import Tokens, canonical
+from ralph.core.usage import Tokens, canonical
 
 
 @dataclass(slots=True)

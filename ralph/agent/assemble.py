@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ralph import pricing
 from ralph.agent import briefing, memory, skills
 from ralph.agent.account import Account
 from ralph.agent.conversation import Kit
+from ralph.agent.decisions import Permissions
 from ralph.agent.dialogue import Dialogue
 from ralph.agent.inbox import Inbox
 from ralph.agent.models.base import Model
@@ -21,13 +21,14 @@ from ralph.agent.models.catalogue import resolve
 from ralph.agent.models.scripted import PREFIX, scripted
 from ralph.agent.options import Options
 from ralph.agent.output import JsonOutput, Output, StreamOutput, TextOutput
-from ralph.agent.permissions import Permissions, gather
+from ralph.agent.permissions import gather
 from ralph.agent.stream import VERSION, Setting, Stream
 from ralph.agent.toolbox import Toolbox
 from ralph.agent.tools import default_tools
 from ralph.agent.tools.base import Desk, Tool
 from ralph.agent.verdicts import TOOL, TRIES
-from ralph.errors import DiskError, RalphError
+from ralph.core import usage
+from ralph.core.errors import DiskError, RalphError
 
 _TEMPORARY = "/tmp"  # noqa: S108 - the folder in it is made anew, and only the user may enter it
 
@@ -80,7 +81,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     home = Path(environment.get("HOME", "/"))
     model = open_model(options, environment)
     price = _price_of(model)
-    if options.max_dollars is not None and price(pricing.Tokens()) is None:
+    if options.max_dollars is not None and price(usage.Tokens()) is None:
         raise RalphError(f"--max-budget-usd cannot be kept: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)
     rights = gather(
@@ -167,10 +168,10 @@ def open_model(options: Options, environment: Mapping[str, str]) -> Model:
     return open_anthropic(name, environment, options.effort)
 
 
-def _price_of(model: Model) -> Callable[[pricing.Tokens], float | None]:
+def _price_of(model: Model) -> Callable[[usage.Tokens], float | None]:
     if model.name.startswith(PREFIX):
         return lambda _: 0.0
-    return lambda tokens: pricing.shipped().dollars(model.name, tokens)
+    return lambda tokens: usage.shipped().dollars(model.name, tokens)
 
 
 def _output(options: Options) -> Output:

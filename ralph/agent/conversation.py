@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph import jsonline
 from ralph.agent import outcome
 from ralph.agent.account import Account
 from ralph.agent.dialogue import Dialogue
@@ -27,6 +26,7 @@ from ralph.agent.outcome import Outcome
 from ralph.agent.stream import Stream
 from ralph.agent.toolbox import Done, Leaving, Toolbox, calls_of
 from ralph.agent.verdicts import NUDGE, Verdict
+from ralph.core import ndjson
 
 _EMPTY = "[Your previous response had no visible output. Please continue and produce a user-visible response.]"
 _CUT_OFF = (
@@ -213,7 +213,7 @@ def _break_off(turn: Turn, kit: Kit) -> Outcome:
 
 
 def _last_words(reply: Reply) -> str:
-    texts = [jsonline.text(block.get("text")) for block in reply.blocks if block.get("type") == "text"]
+    texts = [ndjson.text(block.get("text")) for block in reply.blocks if block.get("type") == "text"]
     return texts[-1] if texts else ""
 
 

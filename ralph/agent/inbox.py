@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ralph import jsonline
+from ralph.core import ndjson
 
 Content = Sequence[Mapping[str, object]]
 
@@ -22,7 +22,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        return "\n".join(jsonline.text(block.get("text")) for block in self.content if block.get("type") == "text")
+        return "\n".join(ndjson.text(block.get("text")) for block in self.content if block.get("type") == "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ def read_line(line: bytes) -> Message | Control | None:
     if not text:
         return None
     try:
-        record = jsonline.mapping(jsonline.decode(text))
-    except jsonline.Malformed as error:
+        record = ndjson.mapping(ndjson.decode(text))
+    except ndjson.Malformed as error:
         raise BadInput(f"Error parsing streaming input line (type=unknown, {len(text)} chars): SyntaxError") from error
     match record.get("type"):
         case "user":
-            return _message(jsonline.mapping(record.get("message")))
+            return _message(ndjson.mapping(record.get("message")))
         case "control_request":
-            request = jsonline.mapping(record.get("request"))
-            return Control(jsonline.text(record.get("request_id")), jsonline.text(request.get("subtype")))
+            request = ndjson.mapping(record.get("request"))
+            return Control(ndjson.text(record.get("request_id")), ndjson.text(request.get("subtype")))
         case _:
             return None
 
@@ -63,7 +63,7 @@ def _message(message: Mapping[str, object]) -> Message:
     content = message.get("content")
     if isinstance(content, str):
         return said(content)
-    return Message([jsonline.mapping(block) for block in jsonline.sequence(content)])
+    return Message([ndjson.mapping(block) for block in ndjson.sequence(content)])
 
 
 class Inbox:

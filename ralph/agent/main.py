@@ -24,10 +24,10 @@ from ralph.agent.options import Options, settle
 from ralph.agent.output import OutputLost
 from ralph.agent.stream import VERSION
 from ralph.agent.toolbox import Leaving
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
 from ralph.handover import Handover
 from ralph.lines import LineSplitter, Oversized
-from ralph.process import SIGINT, Signals
+from ralph.process.signals import SIGINT, Signals
 
 _CHUNK = 1 << 16
 _PIPE_PATIENCE = 3.0

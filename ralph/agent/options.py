@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import jsonline
 from ralph.agent.flags import BadUsage, Given, Use
 from ralph.agent.schemas import NotASchema, require_valid
+from ralph.core import ndjson
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
@@ -114,16 +114,16 @@ def _schema(text: str | None) -> Mapping[str, object] | None:
     if text is None:
         return None
     try:
-        schema = jsonline.decode(text)
-    except jsonline.Malformed as error:
+        schema = ndjson.decode(text)
+    except ndjson.Malformed as error:
         raise BadUsage(f"Error: --json-schema is not valid JSON: {error}") from error
     if not isinstance(schema, dict):
         raise BadUsage("Error: --json-schema must be a JSON object")
     try:
-        require_valid(jsonline.mapping(schema))  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
+        require_valid(ndjson.mapping(schema))  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
     except NotASchema as error:
         raise BadUsage(f"Error: --json-schema is not a valid JSON Schema: {error}") from error
-    return jsonline.mapping(schema)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
+    return ndjson.mapping(schema)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
 
 
 def _turns(text: str | None) -> int | None:
@@ -141,7 +141,7 @@ def _dollars(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        amount = jsonline.amount(float(text))
+        amount = ndjson.amount(float(text))
     except ValueError:
         amount = None
     if not amount:

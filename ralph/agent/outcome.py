@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ralph import jsonline
 from ralph.agent.models.base import ModelError
+from ralph.core import ndjson
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def finished(text: str, stop_reason: str) -> Outcome:
 
 def answered(structured: object, stop_reason: str) -> Outcome:
     """The model has handed in what the schema asks for."""
-    text = jsonline.encode(structured)
+    text = ndjson.encode(structured)
     fields: dict[str, object] = {"api_error_status": None, "result": text, "structured_output": structured}
     return Outcome("success", False, stop_reason, "completed", fields, f"{text}\n")
 

@@ -4,8 +4,8 @@ import sys
 import threading
 from typing import Protocol
 
-from ralph import jsonline
-from ralph.errors import RalphError
+from ralph.core import ndjson
+from ralph.core.errors import RalphError
 
 Event = dict[str, object]
 
@@ -36,7 +36,7 @@ class StreamOutput:
     def put(self, event: Event, plain: str | None = None) -> None:
         del plain
         with self._lock:
-            _write(jsonline.encode_line(event))
+            _write(ndjson.encode_line(event))
 
     def end(self) -> None: ...
 
@@ -59,7 +59,7 @@ class JsonOutput:
             event.pop("model_usage_since_last_result", None)  # only the stream has it (2.1.325)
         if self._events:
             document = self._events if self._verbose else self._events[0]
-            _write(jsonline.encode_line(document))
+            _write(ndjson.encode_line(document))
 
 
 class TextOutput:

@@ -7,7 +7,7 @@ from typing import cast, get_args
 from ralph.agent.decisions import Mode, Permissions
 from ralph.agent.flags import BadUsage
 from ralph.agent.rules import Allowed, Behaviour, Denied, Rule, read_rule, split_rules
-from ralph.jsonline import Malformed, decode, mapping, sequence, text
+from ralph.core.ndjson import Malformed, decode, mapping, sequence, text
 
 __all__ = ["SOURCES", "Allowed", "Denied", "Mode", "Permissions", "gather"]
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from ralph.agent.account import message_usage
 from ralph.agent.models.base import Block
-from ralph.pricing import Tokens
+from ralph.core.usage import Tokens
 
 Piece: TypeAlias = dict[str, object]
 

@@ -7,7 +7,7 @@ of what a session may take to its first event.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ralph import jsonline
+from ralph.core import ndjson
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -41,7 +41,7 @@ def violations(schema: Mapping[str, object], value: object) -> list[str]:
 def argument_faults(schema: Mapping[str, object], arguments: Mapping[str, object]) -> list[str]:
     """What is wrong with a tool call's arguments, as claude tells the model."""
     errors = list(_errors(schema, arguments))
-    known = jsonline.mapping(schema.get("properties"))
+    known = ndjson.mapping(schema.get("properties"))
     missing = [f"The required parameter `{name}` is missing" for name in _missing(errors)]
     strange = [f"An unexpected parameter `{name}` was provided" for name in arguments if name not in known]
     wrong = [_in_zod_words(error) for error in errors if error.validator not in _OWN_FIRST]
@@ -76,7 +76,7 @@ def _is_plainly_valid(schema: Mapping[str, object]) -> bool:
     return (
         all(isinstance(name, str) for name in names)
         and isinstance(schema.get("description", ""), str)
-        and all(isinstance(part, dict) and _is_plainly_valid(jsonline.mapping(part)) for part in parts)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
+        and all(isinstance(part, dict) and _is_plainly_valid(ndjson.mapping(part)) for part in parts)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
     )
 
 
@@ -97,7 +97,7 @@ def _complaint(error: "ValidationError") -> str:
             names = ", ".join(f"'{name}'" for name in strange)
             return f"must NOT have additional properties ({names} {'is' if len(strange) == 1 else 'are'} not allowed)"
         case "enum":
-            return f"must be equal to one of the allowed values: {jsonline.encode(expected)}"
+            return f"must be equal to one of the allowed values: {ndjson.encode(expected)}"
         case "minLength":
             return f"must NOT have fewer than {expected} characters (got {len(instance)})"
         case "maxLength":

@@ -13,7 +13,7 @@ from ralph.agent.account import message_usage, usage
 from ralph.agent.models.base import Block, ModelError, Retrying
 from ralph.agent.outcome import Outcome
 from ralph.agent.output import Event, Output
-from ralph.pricing import Tokens
+from ralph.core.usage import Tokens
 
 VERSION = "2.1.325"
 """The Claude Code whose stream this is."""

@@ -5,15 +5,16 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph import jsonline
+from ralph.agent.decisions import Permissions
 from ralph.agent.listening import Interrupted
 from ralph.agent.models.base import Block, ToolOffer
-from ralph.agent.permissions import Allowed, Denied, Permissions
+from ralph.agent.rules import Allowed, Denied
 from ralph.agent.schemas import argument_faults
 from ralph.agent.stream import Stream
 from ralph.agent.tools.base import Desk, Tool, ToolResult
 from ralph.agent.tools.outcomes import crashed, failed, rejected
 from ralph.agent.verdicts import TOOL, Verdict
+from ralph.core import ndjson
 
 _REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
@@ -147,7 +148,7 @@ class Toolbox:
 def calls_of(blocks: Sequence[Block]) -> list[Call]:
     """The calls among a message's blocks."""
     return [
-        Call(jsonline.text(block.get("id")), jsonline.text(block.get("name")), jsonline.mapping(block.get("input")))
+        Call(ndjson.text(block.get("id")), ndjson.text(block.get("name")), ndjson.mapping(block.get("input")))
         for block in blocks
         if block.get("type") == "tool_use"
     ]
@@ -156,7 +157,7 @@ def calls_of(blocks: Sequence[Block]) -> list[Call]:
 def _unusable(arguments: Mapping[str, object]) -> str:
     """Return why the system cannot take an argument: it has a NUL, or half of a character; empty: it can."""
     for name in _FOR_THE_SYSTEM:
-        value = jsonline.text(arguments.get(name))
+        value = ndjson.text(arguments.get(name))
         if "\0" in value:
             return f"{name} must not contain a NUL character"
         try:

@@ -10,7 +10,7 @@ from ralph.batch.kit import WorkerKit
 from ralph.batch.mirror import USUAL
 from ralph.batch.news import Kind
 from ralph.batch.repositories import TRYING_AGAIN, Repository
-from ralph.goal import parse_goal
+from ralph.core.goal import parse_goal
 from ralph.notifying import Occasion
 
 

@@ -15,8 +15,8 @@ from ralph import gitrepo, goalfile, settings
 from ralph.batch.goals import MergeMode, Submission
 from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest, repo_from
 from ralph.batch.plan import find_cycle
-from ralph.errors import UsageError
-from ralph.goal import Goal, NoObjectiveError
+from ralph.core.errors import UsageError
+from ralph.core.goal import Goal, NoObjectiveError
 from ralph.nearest import did_you_mean
 
 

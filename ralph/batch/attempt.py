@@ -7,16 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ralph import jsonline
 from ralph.batch.engine import Record
 from ralph.batch.goals import BatchGoal, Comment
 from ralph.batch.mirror import Mirror
 from ralph.batch.premises import Premises
 from ralph.batch.retrying import told, was_told
 from ralph.batch.statekeeping import keep_state
-from ralph.budget import Meter, Spend
-from ralph.errors import RepoError
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.errors import RepoError
+from ralph.core.events import (
     CheckEnded,
     Event,
     IterationEnded,
@@ -27,11 +26,12 @@ from ralph.events import (
     Usage,
     from_json,
 )
+from ralph.core.limits import Meter, Spend
+from ralph.core.verdict import Verdict
 from ralph.excerpt import both_ends
 from ralph.files import make_private_directory, replace_file
 from ralph.gitcommand import GitKilled
-from ralph.process import Leashed
-from ralph.verdict import Verdict
+from ralph.process.leash import Leashed
 
 _UNUSABLE = 2
 _LONGEST = 4_000
@@ -78,21 +78,21 @@ class Outcome:
 
 def recorded_outcome(record: Record) -> Outcome:
     """Read back what `Outcome.record` wrote."""
-    exit_code, text = record.get("exit_code"), jsonline.text
+    exit_code, text = record.get("exit_code"), ndjson.text
     return Outcome(
         exit_code=exit_code if isinstance(exit_code, int) else 1,
         reason=text(record.get("reason")),
         proven=record.get("proven") is True,
         run=text(record.get("run")),
         cost_usd=_figure(record.get("cost_usd")),
-        iterations=jsonline.count(record.get("iterations")),
+        iterations=ndjson.count(record.get("iterations")),
         end=text(record.get("end")),
         done=text(record.get("done")),
         hint=text(record.get("hint")),
         account=text(record.get("account")),
         check=text(record.get("check")),
-        tokens=None if record.get("tokens") is None else jsonline.count(record.get("tokens")),
-        seconds=jsonline.amount(record.get("seconds")) or 0.0,
+        tokens=None if record.get("tokens") is None else ndjson.count(record.get("tokens")),
+        seconds=ndjson.amount(record.get("seconds")) or 0.0,
         head=text(record.get("head")),
         limit=text(record.get("limit")),
         not_before=_figure(record.get("not_before")),
@@ -198,12 +198,12 @@ class _Heard:
 
     def hear(self, line: bytes) -> None:
         try:
-            said = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
+            said = ndjson.mapping(ndjson.decode(line.decode("utf-8")))
             event = from_json(said)
-        except (jsonline.Malformed, ValueError):
+        except (ndjson.Malformed, ValueError):
             return  # of a newer ralph, or none of ralph's
         self._take_in(event)
-        self._kit.observe(event, jsonline.text(said.get("at")), self._meter.total)
+        self._kit.observe(event, ndjson.text(said.get("at")), self._meter.total)
 
     def _take_in(self, event: Event) -> None:
         match event:
@@ -240,13 +240,13 @@ def _outcome(exit_code: int, heard: _Heard, premises: Premises, goal: BatchGoal)
         return plain
     return replace(
         plain,
-        reason=jsonline.text(result.get("reason")),
-        hint=jsonline.text(result.get("hint")),
+        reason=ndjson.text(result.get("reason")),
+        hint=ndjson.text(result.get("hint")),
         proven=exit_code == 0 and result.get("proven") is True,
         done=_done(premises.run_directory(goal) / "progress.jsonl"),
         cost_usd=_figure(result.get("cost_usd")),
-        tokens=None if result.get("tokens") is None else jsonline.count(result.get("tokens")),
-        limit=jsonline.text(result.get("limit")),
+        tokens=None if result.get("tokens") is None else ndjson.count(result.get("tokens")),
+        limit=ndjson.text(result.get("limit")),
         not_before=_figure(result.get("not_before")),
     )
 
@@ -257,8 +257,8 @@ def _figure(value: object) -> float | None:
 
 def _result(path: Path) -> Mapping[str, object]:
     try:
-        return jsonline.mapping(jsonline.decode(_text(path)))
-    except jsonline.Malformed:
+        return ndjson.mapping(ndjson.decode(_text(path)))
+    except ndjson.Malformed:
         return {}
 
 
@@ -274,8 +274,8 @@ def _done(progress: Path) -> str:
     """What the iterations of a run have done, each in its own words; DONE is a claim, and says nothing of that."""
     said: list[str] = []
     for line in _text(progress).splitlines():
-        with contextlib.suppress(jsonline.Malformed):
-            summary = " ".join(jsonline.text(jsonline.mapping(jsonline.decode(line)).get("summary")).split())
+        with contextlib.suppress(ndjson.Malformed):
+            summary = " ".join(ndjson.text(ndjson.mapping(ndjson.decode(line)).get("summary")).split())
             if summary and summary != Verdict.DONE:
                 said.append(f"- {summary}")
     return both_ends("\n".join(said), _LONGEST)

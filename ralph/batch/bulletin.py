@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from ralph import jsonline
+from ralph.core import ndjson
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,51 +82,51 @@ class Bulletin:
         return self.seconds + max(0.0, now - self.at)
 
     def encoded(self) -> str:
-        return jsonline.encode(asdict(self))
+        return ndjson.encode(asdict(self))
 
 
 def decoded(text: str) -> Bulletin | None:
     """Read what `encoded` wrote; None if it is of another ralph, and says something else."""
     try:
-        said = jsonline.mapping(jsonline.decode(text))
-        figures = jsonline.mapping(said["budget"])
-        sights = jsonline.mapping(said["sights"])
+        said = ndjson.mapping(ndjson.decode(text))
+        figures = ndjson.mapping(said["budget"])
+        sights = ndjson.mapping(said["sights"])
         return Bulletin(
             at=_number(said["at"]),
-            host=jsonline.text(said["host"]),
-            pid=jsonline.count(said["pid"]),
+            host=ndjson.text(said["host"]),
+            pid=ndjson.count(said["pid"]),
             since=_number(said["since"]),
-            slots=jsonline.count(said["slots"]),
+            slots=ndjson.count(said["slots"]),
             budget=Budget(
                 _optional(figures["cost_usd"]),
-                None if figures["tokens"] is None else jsonline.count(figures["tokens"]),
+                None if figures["tokens"] is None else ndjson.count(figures["tokens"]),
                 _optional(figures["seconds"]),
             ),
             spent_usd=_number(said["spent_usd"]),
-            spent_tokens=jsonline.count(said["spent_tokens"]),
+            spent_tokens=ndjson.count(said["spent_tokens"]),
             seconds=_number(said["seconds"]),
-            sights={int(number): _sight(jsonline.mapping(sight)) for number, sight in sights.items()},
-            merging=tuple(jsonline.count(number) for number in jsonline.sequence(said["merging"])),
-            waits={account: _number(until) for account, until in jsonline.mapping(said["waits"]).items()},
-            refused={account: jsonline.count(goal) for account, goal in jsonline.mapping(said["refused"]).items()},
-            cautions=tuple(jsonline.text(words) for words in jsonline.sequence(said["cautions"])),
-            unseen=tuple(jsonline.text(measure) for measure in jsonline.sequence(said["unseen"])),
+            sights={int(number): _sight(ndjson.mapping(sight)) for number, sight in sights.items()},
+            merging=tuple(ndjson.count(number) for number in ndjson.sequence(said["merging"])),
+            waits={account: _number(until) for account, until in ndjson.mapping(said["waits"]).items()},
+            refused={account: ndjson.count(goal) for account, goal in ndjson.mapping(said["refused"]).items()},
+            cautions=tuple(ndjson.text(words) for words in ndjson.sequence(said["cautions"])),
+            unseen=tuple(ndjson.text(measure) for measure in ndjson.sequence(said["unseen"])),
             stopping=said["stopping"] is True,
         )
-    except (jsonline.Malformed, KeyError, ValueError):
+    except (ndjson.Malformed, KeyError, ValueError):
         return None
 
 
 def _sight(said: Mapping[str, object]) -> Sight:
     return Sight(
-        doing=jsonline.text(said["doing"]),
+        doing=ndjson.text(said["doing"]),
         since=_number(said["since"]),
         until=_optional(said["until"]),
-        iteration=jsonline.count(said["iteration"]),
+        iteration=ndjson.count(said["iteration"]),
         context_pct=_optional(said["context_pct"]),
         cost_usd=_number(said["cost_usd"]),
         costed=said["costed"] is True,
-        tokens=jsonline.count(said["tokens"]),
+        tokens=ndjson.count(said["tokens"]),
         started=_number(said["started"]),
         before=_number(said["before"]),
     )

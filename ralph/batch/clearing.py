@@ -18,7 +18,7 @@ from ralph.batch.goals import BatchGoal, State
 from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.premises import Premises, is_elsewhere
 from ralph.batch.removal import remove_tree
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
 from ralph.repolock import holder
 
 _ASIDE = re.compile(r"\.broken-\d+$")

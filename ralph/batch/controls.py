@@ -9,10 +9,10 @@ from typing import Protocol
 
 from ralph.batch.goals import BatchGoal, MergeMode
 from ralph.batch.news import Kind, News
-from ralph.budget import Spend
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
+from ralph.core.limits import Spend
+from ralph.core.status import Standing
 from ralph.notifying import Occasion
-from ralph.standing import Standing
 
 MOMENT = 0.5
 """Seconds after which a thread that waits looks whether it is asked to end."""

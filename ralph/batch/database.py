@@ -17,9 +17,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.schema import CreateColumn
 
-from ralph.errors import QueueError, StateError, UsageError
+from ralph.core.errors import QueueError, StateError, UsageError
+from ralph.core.secrets import without_secrets
 from ralph.files import make_private_directory, named_in_faults
-from ralph.sensitive import without_secrets
 
 if TYPE_CHECKING:  # loaded where a queue is a SQLite file
     import sqlite3

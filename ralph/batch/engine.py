@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ralph.batch.database import connect, database_file, faults_named
 from ralph.batch.goals import BatchGoal
-from ralph.errors import QueueError
+from ralph.core.errors import QueueError
 
 _VERSION = "goals-1"
 """Of the steps below. DBOS takes up nothing of another version, so it is named, not computed from the code."""

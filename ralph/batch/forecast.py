@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ralph.batch.bulletin import Budget, Bulletin, Sight
 from ralph.batch.goals import BatchGoal, Figures, State
 from ralph.batch.plan import waits_in_vain, whole_order
-from ralph.quantities import format_duration, format_money
+from ralph.core.text import format_duration, format_money
 
 LEAST = 3
 """Goals that must be done before anything is foretold."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ralph.quantities import local_time
+from ralph.core.text import local_time
 
 BLOCKING = ("auth", "billing")
 """Ends of a session that the next one would meet as well, until the user has done something about it."""

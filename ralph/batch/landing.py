@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from ralph import jsonline
 from ralph.batch import merging
 from ralph.batch.engine import Record
+from ralph.core import ndjson
 
 
 class Landed(StrEnum):
@@ -34,7 +34,7 @@ class Landing:
 
 def recorded_landing(record: Record) -> Landing:
     """Read back what `Landing.record` wrote."""
-    text = jsonline.text
+    text = ndjson.text
     return Landing(Landed(text(record.get("what"))), text(record.get("reason")), text(record.get("log")))
 
 

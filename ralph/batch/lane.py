@@ -14,8 +14,8 @@ from ralph.batch.merging import CheckOutcome, Merged, MergeJob, MergeKit, OutOfR
 from ralph.batch.news import Kind
 from ralph.batch.proving import check_checkout
 from ralph.batch.repositories import Repository
-from ralph.errors import DiskError, QueueError, RalphError, RepoError
-from ralph.goal import parse_goal
+from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
+from ralph.core.goal import parse_goal
 
 _PAUSES = (2.0, 5.0, 15.0, 30.0, *([60.0] * 60))
 """Seconds between the tries to merge while the remote is away: an hour, in which only its own lane waits."""

@@ -9,8 +9,8 @@ from typing import cast
 
 from ralph import gitrepo, settings
 from ralph.batch.goals import MergeMode
-from ralph.errors import UsageError
-from ralph.goal import goal_name
+from ralph.core.errors import UsageError
+from ralph.core.goal import goal_name
 from ralph.nearest import did_you_mean
 
 NAME = "batch.toml"

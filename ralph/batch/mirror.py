@@ -17,7 +17,7 @@ from ralph.batch.bare import UNTOUCHED, Bare, flat
 from ralph.batch.places import place_of
 from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.batch.removal import remove_tree
-from ralph.errors import RepoError, UsageError
+from ralph.core.errors import RepoError, UsageError
 from ralph.files import make_private_directory, named_in_faults, replace_file
 from ralph.gitcommand import GitKilled, git_output, lived, run_clone, run_git, succeeded
 

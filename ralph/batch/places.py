@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.gitrepo import clone_path
 
 

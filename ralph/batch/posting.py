@@ -11,7 +11,7 @@ from ralph.batch.controls import Controls, Live
 from ralph.batch.gate import Gate
 from ralph.batch.purse import Purse
 from ralph.batch.store import Store
-from ralph.quantities import instant
+from ralph.core.text import instant
 
 _PACE = 1.0
 """Seconds between two that are written: each is a transaction."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ralph.batch.goals import BatchGoal
 from ralph.batch.removal import remove_tree
-from ralph.errors import DiskError
+from ralph.core.errors import DiskError
 from ralph.journal import repo_key
 
 _CLONE = re.compile(r"g([1-9][0-9]{0,17})-", re.ASCII)

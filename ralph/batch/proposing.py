@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import environ
-from ralph.process import ask
+from ralph.process.asking import ask
 
 _LIMIT = 120.0
 _MOST = 20_000

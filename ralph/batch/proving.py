@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ralph import jsonline
 from ralph.batch.merging import CheckOutcome
+from ralph.core import ndjson
 from ralph.files import make_private_directory
-from ralph.process import Leashed
+from ralph.process.leash import Leashed
 
 
 def check_checkout(
@@ -25,17 +25,17 @@ def check_checkout(
     argv = [sys.executable, "-P", "-m", "ralph", "check", "--json", *flags]
     with Leashed(argv, cwd=checkout, environment=env, stderr_log=complaints) as child:
         for line in child.lines(stop_requests):
-            with contextlib.suppress(jsonline.Malformed, UnicodeDecodeError):
-                report = jsonline.mapping(jsonline.decode(line.decode("utf-8")))
+            with contextlib.suppress(ndjson.Malformed, UnicodeDecodeError):
+                report = ndjson.mapping(ndjson.decode(line.decode("utf-8")))
         exit_code = child.exit_code
     if stop_requests():
         return CheckOutcome(None, "stopped")
     if exit_code == 0 and report.get("exit_code") == 0:
-        return CheckOutcome(0, jsonline.text(report.get("output")))
+        return CheckOutcome(0, ndjson.text(report.get("output")))
     if exit_code is not None and exit_code < 0:
         return CheckOutcome(exit_code, f"killed by signal {-exit_code}")
-    said = jsonline.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
-    stage = jsonline.text(report.get("stage")) or "check"
+    said = ndjson.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
+    stage = ndjson.text(report.get("stage")) or "check"
     how = _ended(report.get("exit_code", exit_code))
     return CheckOutcome(exit_code or 1, f"the {stage} is red: {how}:\n{said}", how)
 

@@ -15,7 +15,7 @@ from ralph.batch.news import Kind
 from ralph.batch.plan import Ended, Fate, fate, retry_or_stuck
 from ralph.batch.reserving import release
 from ralph.batch.trying import Trying
-from ralph.errors import DiskError, QueueError, RalphError
+from ralph.core.errors import DiskError, QueueError, RalphError
 from ralph.files import make_private_directory, replace_file
 from ralph.notifying import Occasion, occasion_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ralph import environ
 from ralph.batch.bare import Bare
-from ralph.errors import RepoError, UsageError
+from ralph.core.errors import RepoError, UsageError
 from ralph.gitcommand import GitKilled, last_line, run_git
 from ralph.gitrepo import local_path, require_source
 

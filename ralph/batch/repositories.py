@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.batch.mirror import Mirror, Unreachable
+from ralph.batch.mirror import Mirror
 from ralph.batch.places import place_of
 from ralph.batch.pushing import in_the_way
-from ralph.errors import RalphError
+from ralph.batch.remotes import Unreachable
+from ralph.core.errors import RalphError
 from ralph.gitcommand import GitKilled
 
 TRYING_AGAIN = "trying again"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 from ralph.batch.database import advisory_holder, advisory_lock, database_file
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.repolock import OwnedLock, Owner, holder_of
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ralph.batch.bare import Bare
-from ralph.errors import RepoError
+from ralph.core.errors import RepoError
 from ralph.gitcommand import last_line
 from ralph.protected import NAMES
 from ralph.windows import EXCLUDES

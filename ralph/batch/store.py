@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
-from ralph import jsonline
 from ralph.batch.bulletin import Bulletin, decoded
 from ralph.batch.database import (
     COMMENTS,
@@ -30,7 +29,8 @@ from ralph.batch.plan import find_cycle
 from ralph.batch.register import Register
 from ralph.batch.remotes import without_password
 from ralph.batch.submitting import Taken, taken
-from ralph.errors import StateError, UsageError
+from ralph.core import ndjson
+from ralph.core.errors import StateError, UsageError
 from ralph.nearest import did_you_mean
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
@@ -162,7 +162,7 @@ class Store:
             after = _resolved(asked, register, number, connection)
             moved = after != before[number].after
             if moved:
-                self._set(connection, number, {"after": jsonline.encode(list(after))})
+                self._set(connection, number, {"after": ndjson.encode(list(after))})
             said.append((number, (found.if_moved if moved else "") or found.what))
         if any(asked.after for asked in submissions):  # without one, no circle can be new
             _refuse_cycle(connection)
@@ -367,7 +367,7 @@ class Store:
         """Have goals that wait for a usage limit go on now; one that does not wait is left alone."""
         with self._transaction() as connection:
             woken = [*self._woken(connection), *(goal.id for goal in goals)]
-            self._mark(connection, _WOKEN, jsonline.encode(woken))
+            self._mark(connection, _WOKEN, ndjson.encode(woken))
 
     def take_woken(self) -> list[int]:
         """The goals that are to go on now, handed over once."""
@@ -381,7 +381,7 @@ class Store:
 
     def _woken(self, connection: sa.Connection) -> list[int]:
         value = self._marked(connection, _WOKEN)
-        return [] if value is None else [jsonline.count(item) for item in jsonline.sequence(jsonline.decode(value))]
+        return [] if value is None else [ndjson.count(item) for item in ndjson.sequence(ndjson.decode(value))]
 
     def _marked(self, connection: sa.Connection, name: str) -> str | None:
         return connection.execute(sa.select(MARKS.c.value).where(MARKS.c.name == name)).scalar()
@@ -420,7 +420,7 @@ def open_store(url: str, *, create: bool = True) -> Store | None:
 
 def _written(changes: Mapping[str, object]) -> dict[str, object]:
     return {
-        name: jsonline.encode(value) if name in _WRITTEN_AS_JSON and value is not None else value
+        name: ndjson.encode(value) if name in _WRITTEN_AS_JSON and value is not None else value
         for name, value in changes.items()
     }
 
@@ -478,16 +478,16 @@ def _goal(row: Iterable[object]) -> BatchGoal:
     values["after"] = () if after == _NO_ITEMS else _numbers(str(after))
     values["merge"] = None if merge is None else MergeMode(str(merge))
     values["settings"] = {} if settings == _NO_SETTINGS else _texts(str(settings))
-    values["unmerged"] = None if unmerged is None else jsonline.mapping(jsonline.decode(str(unmerged)))
+    values["unmerged"] = None if unmerged is None else ndjson.mapping(ndjson.decode(str(unmerged)))
     return BatchGoal(**cast("dict[str, Any]", values))  # the columns are the fields
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(jsonline.count(item) for item in jsonline.sequence(jsonline.decode(text)))
+    return tuple(ndjson.count(item) for item in ndjson.sequence(ndjson.decode(text)))
 
 
 def _texts(text: str) -> dict[str, str]:
-    return {name: jsonline.text(value) for name, value in jsonline.mapping(jsonline.decode(text)).items()}
+    return {name: ndjson.text(value) for name, value in ndjson.mapping(ndjson.decode(text)).items()}
 
 
 def _by_id(goals: Iterable[BatchGoal]) -> dict[int, BatchGoal]:

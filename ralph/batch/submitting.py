@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ralph import jsonline
 from ralph.batch.goals import BatchGoal, State, Submission
-from ralph.errors import UsageError
+from ralph.core import ndjson
+from ralph.core.errors import UsageError
 
 _UPDATED = "updated"
 
@@ -34,7 +34,7 @@ def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bo
         "repo": asked.repo,  # another spelling of the same, with another password say
         "priority": asked.priority,
         "merge": asked.merge,
-        "settings": jsonline.encode(dict(asked.settings)),
+        "settings": ndjson.encode(dict(asked.settings)),
         "trust_envrc": asked.trust_envrc,
         "agent": asked.agent,
     }

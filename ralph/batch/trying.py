@@ -21,17 +21,17 @@ from ralph.batch.reserving import reserve
 from ralph.batch.retrying import CONFLICTS, RALPH
 from ralph.batch.statekeeping import take_up_state
 from ralph.batch.updating import Updated, bring_up_to_date
-from ralph.budget import Limit, Limits, Spend, limit_reached
-from ralph.errors import DiskError, QueueError, RalphError, RepoError
-from ralph.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
-from ralph.failures import End
+from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
+from ralph.core.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
+from ralph.core.failures import End
+from ralph.core.goal import parse_goal
+from ralph.core.limits import Limit, Limits, Spend, limit_reached
+from ralph.core.status import Standing
+from ralph.core.verdict import Verdict
 from ralph.gitcommand import GitKilled
-from ralph.goal import parse_goal
 from ralph.journal import Journal, Saved
 from ralph.notifying import Occasion
-from ralph.standing import Standing
 from ralph.transcripts import TRANSCRIPTS
-from ralph.verdict import Verdict
 
 
 class Trying:

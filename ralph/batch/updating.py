@@ -17,7 +17,7 @@ from ralph.batch.squash import (
     with_those_of,
 )
 from ralph.batch.vetting import marked
-from ralph.errors import RepoError
+from ralph.core.errors import RepoError
 from ralph.gitcommand import last_line, run_git, succeeded
 from ralph.gitrepo import Repo
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ralph.batch.bare import Bare
-from ralph.sensitive import looks_secret
+from ralph.core.secrets import looks_secret
 
 ENVRC = ".envrc"
 

@@ -17,11 +17,11 @@ from ralph.batch.news import PAUSED, Kind
 from ralph.batch.plan import LIMIT, batch_exit_code, startable, waits_in_vain
 from ralph.batch.posting import Posting
 from ralph.batch.retrying import USER
-from ralph.errors import Interrupted, QueueError
+from ralph.core.errors import Interrupted, QueueError
+from ralph.core.guidance import Act
+from ralph.core.text import timestamp
 from ralph.mailbox import Mailbox
-from ralph.process import Signals
-from ralph.quantities import timestamp
-from ralph.steering import Act
+from ralph.process.signals import Signals
 
 _PATIENCE = {1: 60.0, 2: 20.0}
 """Seconds that goals at work have to end, asked once and asked twice: an agent has 25 of them."""

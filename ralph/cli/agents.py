@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ralph import plugins
 from ralph.allowance import NO_BOUNDS, Allowance
-from ralph.errors import BlockedError, UsageError
-from ralph.pricing import Estimate, Prices, shipped
-from ralph.pricing import parse as parse_prices
-from ralph.process import ask
-from ralph.runners import Request, Runner
+from ralph.core.errors import BlockedError, UsageError
+from ralph.core.usage import Estimate, Prices, shipped
+from ralph.core.usage import parse as parse_prices
+from ralph.process.asking import ask
+from ralph.runners.base import Request, Runner
 from ralph.settings import Mode, Settings
-from ralph.transcripts import Transcript
+from ralph.transcripts.base import Transcript
 from ralph.transcripts.claude import ClaudeTranscript
 
 _TELL_VERSION = ("claude", "codex", "ralph-claude")

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ralph import __version__
-from ralph.errors import Interrupted, RalphError
+from ralph.core.errors import Interrupted, RalphError
 
 
 def program(name: str, summary: str) -> typer.Typer:

@@ -23,7 +23,7 @@ def check(
     committed or kept. Exit codes: 0 green, 1 red or out of time, 2 no check or bad input, 129/130/143 by a signal.
     """
     from ralph import environ
-    from ralph.process import LEASH, heed_leash
+    from ralph.process.leash import LEASH, heed_leash
 
     heed_leash(environ.taken(LEASH))
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import typer
 
-from ralph import environ, gitrepo, jsonline, protected, settings
+from ralph import environ, gitrepo, protected, settings
 from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, passed_over, stands, surround
-from ralph.errors import Interrupted, UsageError
+from ralph.core import ndjson
+from ralph.core.errors import Interrupted, UsageError
+from ralph.core.text import format_duration
 from ralph.gitrepo import Repo
-from ralph.quantities import format_duration
 from ralph.trust import refuse_sessions
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
@@ -99,7 +100,7 @@ def _tell(name: str, check: Check, report: CheckReport, *, as_json: bool) -> int
             "stage": name,
             "output": report.output,
         }
-        sys.stdout.write(jsonline.encode(document) + "\n")
+        sys.stdout.write(ndjson.encode(document) + "\n")
     else:
         ended = "ran out of time" if report.exit_code is None else f"exit {report.exit_code}"
         typer.echo(visible(f"{check.label}: {ended} after {format_duration(report.seconds)}"), err=True)

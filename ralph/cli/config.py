@@ -5,7 +5,7 @@ from typing import Annotated, cast
 
 import typer
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None, help="Show every setting, its value and where it comes from.")
 
@@ -18,7 +18,8 @@ def show(
     """Show every setting, its value and where it comes from."""
     if context.invoked_subcommand is not None:
         return
-    from ralph import environ, jsonline, settings
+    from ralph import environ, settings
+    from ralph.core import ndjson
 
     loaded = settings.load(env=environ.without_redirections(), root=_project())
     rows = {
@@ -28,7 +29,7 @@ def show(
     if as_json:
         shown = {name: {"value": _safe(value), "source": source} for name, (value, source) in rows.items()}
         shown["transcript"]["means"] = loaded.transcript
-        typer.echo(jsonline.encode(shown))
+        typer.echo(ndjson.encode(shown))
         return
     width = max(map(len, rows))
     for name, (value, source) in rows.items():
@@ -82,7 +83,7 @@ def _project() -> Path | None:
 
 def _safe(value: object) -> object:
     """A value without the password that an address may hold."""
-    from ralph.sensitive import without_secrets
+    from ralph.core.secrets import without_secrets
 
     return without_secrets(value) if isinstance(value, str) else value
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from ralph import summaryfile
 from ralph.accounts import recall
-from ralph.budget import Spend
 from ralph.cli.agents import estimate
 from ralph.cli.prepare import Prepared
-from ralph.errors import BlockedError, UsageError
+from ralph.core.errors import BlockedError, UsageError
+from ralph.core.limits import Spend
+from ralph.core.run import Run
+from ralph.core.summary import Rhythm, Summary
+from ralph.core.text import format_money
 from ralph.journal import Journal, Saved, mode_of
 from ralph.plugins import find_transcript
-from ralph.quantities import format_money
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
-from ralph.run import Run
 from ralph.runners import account_of
-from ralph.summary import Rhythm, Summary
 from ralph.summaryfile import Unusable
 
 SUMMARIZER = "summarizer"

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from ralph import environ, settings
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
 from ralph.excerpt import both_ends
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible

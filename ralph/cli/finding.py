@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ralph import environ, gitrepo, settings
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.roster import Roster
 
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ralph import __version__, footprint, gitrepo
-from ralph.budget import Limit, Limits, Reasoning, Spend
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
+from ralph.core.limits import Limit, Limits, Reasoning, Spend
+from ralph.core.run import Run, RunResult
+from ralph.core.text import format_duration, format_money, plural
+from ralph.core.verdict import Reply
 from ralph.loop import STALLED
-from ralph.quantities import format_duration, format_money, plural
-from ralph.run import Run, RunResult
 from ralph.runners import OWN_TRANSCRIPTS
 from ralph.stopwatch import Stopwatch
-from ralph.verdict import Reply
 
 Lines = Iterator[tuple[str, str]]
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ralph.events import Event, IterationEnded, Waiting
-from ralph.failures import End
-from ralph.goal import Goal
+from ralph.core.events import Event, IterationEnded, Waiting
+from ralph.core.failures import End
+from ralph.core.goal import Goal
+from ralph.core.run import RunResult
+from ralph.core.text import timestamp
 from ralph.notifying import Notice, Notifier, Occasion, occasion_of
-from ralph.quantities import timestamp
-from ralph.run import RunResult
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 

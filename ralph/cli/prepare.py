@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import environ, gitrepo, jsonline, protected, settings
+from ralph import environ, gitrepo, protected, settings
 from ralph.allowance import allowance
-from ralph.budget import Spend
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
-from ralph.errors import BlockedError, RepoError, UsageError
-from ralph.goal import Goal
+from ralph.core import ndjson
+from ralph.core.errors import BlockedError, RepoError, UsageError
+from ralph.core.goal import Goal
+from ralph.core.limits import Spend
+from ralph.core.run import Run
 from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
-from ralph.run import Run
-from ralph.runners import Runner
+from ralph.runners.base import Runner
 from ralph.settings import Settings
 from ralph.trust import refuse_sessions
 
@@ -174,7 +175,7 @@ def dry_run(asked: Asked) -> None:
     if asked.flags.json:
         document = {"cwd": str(root), "argv": launch.argv, "environment": changed, "prompt": prompt}
         document |= {"transcript": runner.transcript, "files": {str(path): text for path, text in launch.files.items()}}
-        sys.stdout.write(jsonline.encode(document) + "\n")
+        sys.stdout.write(ndjson.encode(document) + "\n")
         return
     if not root.is_dir():
         sys.stdout.write(f"would clone {asked.place.url} into {root} on branch {asked.place.branch}\n\n")

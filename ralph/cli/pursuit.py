@@ -15,19 +15,19 @@ from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, passed_over, stands, surround
 from ralph.cli.throwaway import clean_up_after_a_kill
 from ralph.cli.workplace import Workplace, listed
+from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
+from ralph.core.events import Guided, RunEnded, RunStarted, Tag, Text
+from ralph.core.guidance import Act, Receipt, Word
+from ralph.core.run import Run, RunResult
+from ralph.core.text import timestamp
 from ralph.dossier import Facts, dossier
-from ralph.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
-from ralph.events import Guided, RunEnded, RunStarted, Tag, Text
 from ralph.excerpt import both_ends
 from ralph.files import replace_file
 from ralph.journal import Damaged, Journal, Saved, repo_key
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
-from ralph.quantities import timestamp
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
-from ralph.run import Run, RunResult
-from ralph.steering import Act, Receipt, Word
 from ralph.stopwatch import Stopwatch
 from ralph.ui.telling import Detail
 from ralph.windows import EXCLUDES, Windows

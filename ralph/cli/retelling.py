@@ -10,13 +10,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from ralph import jsonline, plugins
-from ralph.errors import DiskError, RalphError, UsageError
-from ralph.events import Event, to_json
+from ralph import plugins
+from ralph.core import ndjson
+from ralph.core.errors import DiskError, RalphError, UsageError
+from ralph.core.events import Event, to_json
+from ralph.core.text import timestamp
 from ralph.lines import LineSplitter, Oversized
-from ralph.quantities import timestamp
-from ralph.transcripts import TRANSCRIPTS, sniff
+from ralph.transcripts import TRANSCRIPTS
 from ralph.transcripts.reader import Reader
+from ralph.transcripts.sniffing import sniff
 from ralph.ui.console import Console, write_json
 from ralph.ui.outlet import Outlet
 
@@ -104,7 +106,7 @@ def _json(outlet: Outlet) -> _Show:
     def show(events: Sequence[Event]) -> None:
         at = timestamp(time.time())
         stamped = [{"seq": next(numbers), "at": at, **to_json(event)} for event in events]
-        write_json(outlet, jsonline.encode_lines(stamped))
+        write_json(outlet, ndjson.encode_lines(stamped))
 
     return show
 

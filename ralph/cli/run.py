@@ -58,7 +58,7 @@ def run(
     129/130/143 stopped by a signal; 130 also by `ralph stop`.
     """
     from ralph import environ
-    from ralph.process import LEASH, heed_leash
+    from ralph.process.leash import LEASH, heed_leash
 
     heed_leash(environ.taken(LEASH))  # before all that takes time: who started us may be gone by now
 

@@ -21,8 +21,8 @@ from ralph.batch.pursuing import Pursuing
 from ralph.batch.repositories import Repositories
 from ralph.batch.store import Store
 from ralph.batch.worker import QueueWorker, Worked, WorkOrder
-from ralph.errors import QueueError
-from ralph.process import Signals
+from ralph.core.errors import QueueError
+from ralph.process.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
 """Seconds for which a lock of another process's on the queue is waited for: nobody may be there; then, somebody is."""

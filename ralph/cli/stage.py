@@ -10,20 +10,23 @@ from typing import TYPE_CHECKING
 
 from ralph import environ, lifetime
 from ralph.accounts import recall
-from ralph.budget import Limits, Spend
 from ralph.cli.agents import ChosenAgent, unpriced_words
-from ralph.errors import DiskError, UsageError
-from ralph.events import Tag, Text
+from ralph.core.errors import DiskError, UsageError
+from ralph.core.events import Tag, Text
+from ralph.core.guidance import Act, Helm
+from ralph.core.limits import Limits, Spend
+from ralph.core.text import timestamp
 from ralph.files import replace_file
 from ralph.journal import Journal
 from ralph.mailbox import Mailbox
 from ralph.patience import Nap, Patience
-from ralph.process import SIGINT, Child, Guardian, Signals, suspend
-from ralph.quantities import timestamp
+from ralph.process.child import Child
+from ralph.process.guardian import Guardian
+from ralph.process.signals import SIGINT, Signals, suspend
 from ralph.recorder import Recorder, Screen
-from ralph.runners import Launch, account_of
+from ralph.runners import account_of
+from ralph.runners.base import Launch
 from ralph.session import Logs, SessionKit
-from ralph.steering import Act, Helm
 from ralph.ui.console import Console, json_screen
 from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.outlet import Outlet

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph.cli import flags
-from ralph.steering import Guidance
+from ralph.core.guidance import Guidance
 
 if TYPE_CHECKING:  # loaded when the command is called
     from ralph.roster import Entry
@@ -20,14 +20,14 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """Show the live runs, and those of this repository: where they stand, and what they have spent."""
-    from ralph import jsonline
     from ralph.cli.finding import roster
+    from ralph.core import ndjson
 
     runs = roster()
     entries = runs.known() if goal is None else [runs.find(goal)]
     outlines = [_outline(entry) for entry in entries]
     if as_json:
-        typer.echo(jsonline.encode([asdict(outline) for outline in outlines]))
+        typer.echo(ndjson.encode([asdict(outline) for outline in outlines]))
     elif not outlines:
         typer.echo("no run is live, and none is known in this repository")
     else:
@@ -61,9 +61,9 @@ class Outline:
 
 
 def _outline(entry: "Entry") -> Outline:
+    from ralph.core.status import Standing, standing
     from ralph.journal import Journal, Saved
     from ralph.roster import latest_events
-    from ralph.standing import Standing, standing
 
     journal = Journal(entry.directory)
     saved = journal.load()
@@ -96,9 +96,9 @@ def _outline(entry: "Entry") -> Outline:
 
 def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
     """What was asked for and has not come yet: of a run's words, those since its start are heeded."""
+    from ralph.core.guidance import Act, Helm
+    from ralph.core.text import instant
     from ralph.mailbox import Mailbox
-    from ralph.quantities import instant
-    from ralph.steering import Act, Helm
 
     helm = Helm(lambda: [word for word in Mailbox(entry.directory).read() if (instant(word.at) or 0.0) >= entry.since])
     helm.listen()
@@ -108,7 +108,7 @@ def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
 
 def _lines(outline: Outline) -> list[str]:
     """The outline for people: labels, and what is known."""
-    from ralph.quantities import format_money, local_time
+    from ralph.core.text import format_money, local_time
     from ralph.ui.sanitise import one_line
 
     until, cost, session = outline.until, outline.cost_usd, outline.session_cost_usd

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph.cli import flags
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 
 if TYPE_CHECKING:  # loaded by the command that is called, not by all
+    from ralph.core.guidance import Act
     from ralph.roster import Entry
-    from ralph.steering import Act
 
 _LONGEST = 10_000
 """Characters of a guidance: more belongs into the goal, or into a file that it names."""
@@ -24,7 +24,7 @@ def tell(
 ) -> None:
     """Tell the agent something: the next session of the run reads it, and is asked to acknowledge it."""
     from ralph.cli.finding import roster
-    from ralph.steering import Act
+    from ralph.core.guidance import Act
 
     if len(words) > 2:
         raise UsageError(f"{len(words)} words where a goal and a text are expected", 'quote the text: ralph tell "…"')
@@ -62,9 +62,9 @@ def stop(goal: flags.LiveGoal = None) -> None:
 def wake(goal: flags.LiveGoal = None) -> None:
     """Let a run that waits, for a quota say, go on now."""
     from ralph.cli.finding import roster
+    from ralph.core.guidance import Act
+    from ralph.core.status import standing
     from ralph.roster import latest_events
-    from ralph.standing import standing
-    from ralph.steering import Act
 
     run = roster().find_live(goal)
     stands = standing(latest_events(run.directory))
@@ -76,7 +76,7 @@ def wake(goal: flags.LiveGoal = None) -> None:
 
 def _steered(goal: str | None, act: str) -> "Entry":
     from ralph.cli.finding import roster
-    from ralph.steering import Act
+    from ralph.core.guidance import Act
 
     run = roster().find_live(goal)
     _post(run, Act(act), "")
@@ -85,9 +85,9 @@ def _steered(goal: str | None, act: str) -> "Entry":
 
 def _post(run: "Entry", act: "Act", text: str) -> int:
     from ralph import environ
+    from ralph.core.text import timestamp
     from ralph.journal import Journal, Saved
     from ralph.mailbox import Mailbox
-    from ralph.quantities import timestamp
 
     saved = Journal(run.directory).load()
     if isinstance(saved, Saved) and saved.run.id == environ.without_redirections().get("RALPH_RUN_ID"):

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import searchpath
+from ralph.core.errors import Interrupted, RalphError
+from ralph.core.text import timestamp
 from ralph.envrc import direnv, sources, static
 from ralph.envrc.sources import MISSING, NAME, Envrc
 from ralph.envrc.variables import Variables, let_through
-from ralph.errors import Interrupted, RalphError
 from ralph.files import named_in_faults, replace_file
 from ralph.journal import repo_key
-from ralph.process import Guardian, Signals
-from ralph.quantities import timestamp
+from ralph.process.guardian import Guardian
+from ralph.process.signals import Signals
 from ralph.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 
 

@@ -10,24 +10,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph import __version__, environ, gitrepo, protected, settings
-from ralph.budget import Spend
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.notices import note_on_stderr
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, Surroundings, passed_over, stands, surround
 from ralph.cli.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_a_kill
-from ralph.errors import DiskError, Interrupted, RalphError, UsageError
-from ralph.events import RunEnded, RunStarted, Tag, Text
+from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
+from ralph.core.events import RunEnded, RunStarted, Tag, Text
+from ralph.core.guidance import Act
+from ralph.core.limits import Spend
+from ralph.core.text import format_duration, format_money, timestamp
 from ralph.files import replace_file
 from ralph.journal import Journal, LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
-from ralph.quantities import format_duration, format_money, timestamp
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
-from ralph.runners import Request
+from ralph.runners.base import Request
 from ralph.scouting import ScoutKit, Survey, scout
-from ralph.steering import Act
 from ralph.ui.telling import Detail
 
 NO_GOAL = "ralph understand"

@@ -28,11 +28,11 @@ from pathlib import Path
 
 from ralph import protected
 from ralph.batch.removal import remove_tree
-from ralph.errors import DiskError, RepoError, UsageError
+from ralph.core.errors import DiskError, RepoError, UsageError
+from ralph.core.secrets import looks_secret
 from ralph.files import make_private_directory, named_in_faults, write_all
 from ralph.gitcommand import run_git, succeeded
 from ralph.gitrepo import Repo
-from ralph.sensitive import looks_secret
 from ralph.windows import EXCLUDES
 
 PASSES = ".understand"

@@ -21,9 +21,9 @@ def trust(
 
     from ralph import environ, gitrepo, settings
     from ralph.cli.surroundings import stands
+    from ralph.core.errors import UsageError
+    from ralph.core.text import timestamp
     from ralph.envrc import direnv, sources
-    from ralph.errors import UsageError
-    from ralph.quantities import timestamp
     from ralph.trust import TrustStore, refuse_sessions
     from ralph.ui.sanitise import visible
 

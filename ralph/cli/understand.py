@@ -25,7 +25,7 @@ def understand(
     signal.
     """
     from ralph.cli.survey import SurveyFlags, Surveying
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
     from ralph.ui.telling import Detail
 
     if quiet and verbose:

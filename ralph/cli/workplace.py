@@ -13,18 +13,18 @@ from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
 from ralph.cli.stage import Stage
 from ralph.condensing import CondensingKit, condense
-from ralph.events import CheckStarted, Event, SessionStarted
+from ralph.core.events import CheckStarted, Event, SessionStarted
+from ralph.core.guidance import Helm, Word
+from ralph.core.run import Run
+from ralph.core.summary import Summary
+from ralph.core.text import timestamp
 from ralph.journal import Journal, LogFiles, mode_of
 from ralph.loop import Kit
 from ralph.mailbox import Mailbox
 from ralph.prompts import Prompts
 from ralph.protected import Snapshot
-from ralph.quantities import timestamp
 from ralph.recorder import Recorder
-from ralph.run import Run
-from ralph.runners import Request
-from ralph.steering import Helm, Word
-from ralph.summary import Summary
+from ralph.runners.base import Request
 from ralph.windows import Windows
 
 

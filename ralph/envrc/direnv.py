@@ -18,11 +18,12 @@ from typing import cast
 
 import tomli_w
 
-from ralph import jsonline
+from ralph.core import ndjson
+from ralph.core.text import format_duration
 from ralph.envrc.sources import Envrc
 from ralph.files import make_private_directory
-from ralph.process import Child, Guardian, StartError
-from ralph.quantities import format_duration
+from ralph.process.child import Child
+from ralph.process.guardian import Guardian, StartError
 
 _STATE = {"DIRENV_DIFF", "DIRENV_DIR", "DIRENV_FILE", "DIRENV_WATCHES", "DIRENV_DUMP_FILE_PATH", "DIRENV_IN_ENVRC"}
 """What a shell's hook left in the environment: with it direnv would say that there is nothing to do."""
@@ -111,8 +112,8 @@ def export(
 
 def _changes(printed: bytes) -> Mapping[str, str | None] | Failure:
     try:
-        changes = jsonline.decode(printed.decode("utf-8", "replace") or "{}")
-    except jsonline.Malformed:
+        changes = ndjson.decode(printed.decode("utf-8", "replace") or "{}")
+    except ndjson.Malformed:
         changes = None
     if not isinstance(changes, dict):
         return Failure("direnv printed something else than JSON", _LOOK)

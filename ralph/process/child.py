@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from ralph.errors import DiskError
+from ralph.core.errors import DiskError
 from ralph.files import open_to_append, write_all
 from ralph.handover import Handover
 from ralph.lines import LineSplitter, Oversized

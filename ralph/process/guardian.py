@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from ralph.errors import BlockedError
+from ralph.core.errors import BlockedError
 
 _START, _STARTED, _SWEEP, _SWEPT = b"start", b"started", b"sweep", b"swept"
 _EXIT = b"exit "

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.files import open_to_append
 from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import StartError

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.allowance import NO_BOUNDS, Allowance
-from ralph.budget import Reasoning
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
+from ralph.core.limits import Reasoning
+from ralph.core.verdict import Reply
 from ralph.runners.options import AgentOptions
-from ralph.verdict import Reply
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ralph import jsonline
-from ralph.budget import Reasoning, thinking_budget
-from ralph.errors import BlockedError
+from ralph.core import ndjson
+from ralph.core.errors import BlockedError
+from ralph.core.limits import Reasoning, thinking_budget
+from ralph.core.verdict import SCHEMA, TOOL, Reply
 from ralph.runners.base import Launch, Request, find_program, own_or_words, without_nesting
 from ralph.runners.options import AgentOptions, ClaudeOptions
-from ralph.verdict import SCHEMA, TOOL, Reply
 
 OWN_TRANSCRIPT = "claude"
 
@@ -125,11 +125,11 @@ class ClaudeRunner:
 def user_message(text: str) -> bytes:
     """What to write on the stdin of `--input-format stream-json` to say `text`."""
     said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-    return jsonline.encode_line(said)
+    return ndjson.encode_line(said)
 
 
 def interruption() -> bytes:
     """What to write there to stop the turn; the session survives it (2.1.197)."""
-    return jsonline.encode_line(
+    return ndjson.encode_line(
         {"type": "control_request", "request_id": "ralph-stop", "request": {"subtype": "interrupt"}}
     )

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.budget import Reasoning
-from ralph.errors import BlockedError
+from ralph.core.errors import BlockedError
+from ralph.core.limits import Reasoning
+from ralph.core.verdict import SCHEMA, Reply
 from ralph.runners.base import Account, Launch, Request, find_program, own_or_words, without_nesting
 from ralph.runners.options import AgentOptions, CodexOptions
-from ralph.verdict import SCHEMA, Reply
 
 OWN_TRANSCRIPT = "codex"
 SANDBOXES = ("read-only", "workspace-write", "danger-full-access")

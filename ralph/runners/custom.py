@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ralph.errors import BlockedError, UsageError
+from ralph.core.errors import BlockedError, UsageError
+from ralph.core.verdict import Reply
 from ralph.runners.base import Launch, Request, find_program, without_nesting
 from ralph.runners.claude import interruption, user_message
 from ralph.runners.options import AgentOptions
-from ralph.verdict import Reply
 
 OWN_TRANSCRIPT = "plain"
 PROMPT_FILE = "{prompt_file}"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from ralph import jsonline, pricing
-from ralph.errors import BlockedError, UsageError
+from ralph.core import ndjson, usage
+from ralph.core.errors import BlockedError, UsageError
 from ralph.runners.base import own_or_words
 from ralph.runners.claude import OWN_TRANSCRIPT, ClaudeRunner
 from ralph.runners.options import AgentOptions
@@ -37,7 +37,7 @@ def _has_price(model: str) -> bool:
     """Tell whether it will take a budget: it refuses one for a model of which it does not know what it costs."""
     if model.startswith("scripted:") or model.removesuffix("[1m]") in FAMILIES:
         return True
-    return pricing.shipped().price(model) is not None
+    return usage.shipped().price(model) is not None
 
 
 def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
@@ -60,7 +60,7 @@ def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
 def _fault_in(script: Path) -> str:
     """Why the scripted model could not play it; empty: it can."""
     try:
-        sessions = jsonline.decode(script.read_text("utf-8"))
+        sessions = ndjson.decode(script.read_text("utf-8"))
     except OSError as error:
         return error.strerror or str(error)
     except ValueError as error:
@@ -69,8 +69,8 @@ def _fault_in(script: Path) -> str:
     for name in ("script", "session", "turn"):
         if not all(isinstance(thing, list) for thing in things):
             return f"a {name} is not a list"
-        things = [inner for thing in things for inner in jsonline.sequence(thing)]
-    has_types = all(jsonline.text(jsonline.mapping(block).get("type")) for block in things)
+        things = [inner for thing in things for inner in ndjson.sequence(thing)]
+    has_types = all(ndjson.text(ndjson.mapping(block).get("type")) for block in things)
     return "" if has_types else "a block has no type"
 
 

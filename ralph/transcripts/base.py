@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from ralph.events import Event
+from ralph.core.events import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ralph import jsonline
-from ralph.budget import USUAL_WINDOW, context_pct
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     MOST_TOKENS,
     ApiRetry,
     Denial,
@@ -29,7 +28,8 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
-from ralph.jsonline import count, mapping, sequence, text
+from ralph.core.limits import USUAL_WINDOW, context_pct
+from ralph.core.ndjson import count, mapping, sequence, text
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.figures import Figures
 from ralph.transcripts.opentools import OpenTools
@@ -71,16 +71,16 @@ class ClaudeTranscript:
         if not line or line.isspace():
             return []
         try:
-            record = mapping(jsonline.decode(line))
-        except jsonline.Malformed as fault:
+            record = mapping(ndjson.decode(line))
+        except ndjson.Malformed as fault:
             return unread(line, malformed=str(fault))
         return [*self._record(record), *self.settle()]
 
     def feed_bytes(self, line: bytes) -> list[Event]:
         """Read a line without taking it for a `str` first; the use that it tells may wait for `settle`."""
         try:
-            record = mapping(jsonline.decode_strictly(line))
-        except jsonline.Malformed:
+            record = mapping(ndjson.decode_strictly(line))
+        except ndjson.Malformed:
             return self.feed(line.decode("utf-8", "replace"))
         return self._record(record)
 
@@ -471,5 +471,5 @@ def _rate_limited(info: Mapping[str, object]) -> RateLimited:
         text(info.get("status")),
         float(resets_at) if resets_at else None,
         text(info.get("rateLimitType")),
-        jsonline.amount(info.get("utilization")),
+        ndjson.amount(info.get("utilization")),
     )

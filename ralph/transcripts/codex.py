@@ -1,7 +1,7 @@
 """Codex: its JSON or what it prints for people, whichever it turns out to be."""
 
-from ralph import jsonline
-from ralph.events import Event, Tag
+from ralph.core import ndjson
+from ralph.core.events import Event, Tag
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.codex_human import CodexHuman, is_banner
 from ralph.transcripts.codex_json import CodexJson
@@ -59,6 +59,6 @@ def has_codex_type(line: str) -> bool:
     if not line.startswith("{"):
         return False
     try:
-        return jsonline.mapping(jsonline.decode(line)).get("type") in TYPES
-    except jsonline.Malformed:
+        return ndjson.mapping(ndjson.decode(line)).get("type") in TYPES
+    except ndjson.Malformed:
         return False

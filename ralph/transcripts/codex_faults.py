@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ralph import jsonline
-from ralph.events import RateLimited
+from ralph.core import ndjson
+from ralph.core.events import RateLimited
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def read_fault(message: str) -> Fault:
 def _status(said: str) -> int | None:
     found = _STATUS.search(said)
     if found is not None:
-        return jsonline.count(int(found[1])) or None
+        return ndjson.count(int(found[1])) or None
     return 500 if _OVERLOADED.search(said) else None
 
 

@@ -12,7 +12,7 @@ stands above other text cannot be told from codex speaking.
 import re
 from collections.abc import Callable, Mapping
 
-from ralph.events import Event, Tag
+from ralph.core.events import Event, Tag
 from ralph.transcripts.codex_sections import (
     NUMBER,
     Command,

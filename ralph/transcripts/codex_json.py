@@ -6,8 +6,8 @@ shape. An `error`, event or item, ends nothing: codex goes on after it. Only `tu
 
 from collections.abc import Mapping, Sequence
 
-from ralph import jsonline
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     MOST_TOKENS,
     Event,
     Meta,
@@ -21,7 +21,7 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
-from ralph.jsonline import mapping, sequence, text
+from ralph.core.ndjson import mapping, sequence, text
 from ralph.transcripts.codex_faults import read_fault
 from ralph.transcripts.figures import Figures
 from ralph.transcripts.opentools import OpenTools
@@ -43,8 +43,8 @@ class CodexJson:
         if not line or line.isspace():
             return []
         try:
-            record = mapping(jsonline.decode(line))
-        except jsonline.Malformed as fault:
+            record = mapping(ndjson.decode(line))
+        except ndjson.Malformed as fault:
             return unread(line, malformed=str(fault))
         match record.get("type"):
             case "thread.started":
@@ -207,8 +207,8 @@ def _structured(answer: str) -> object:
     if not answer.lstrip().startswith("{"):
         return None
     try:
-        return jsonline.decode(answer)
-    except jsonline.Malformed:
+        return ndjson.decode(answer)
+    except ndjson.Malformed:
         return None
 
 

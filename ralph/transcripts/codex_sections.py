@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ralph.events import (
+from ralph.core.events import (
     MOST_TOKENS,
     Event,
     Meta,

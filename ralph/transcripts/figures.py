@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ralph.events import MOST_DOLLARS, MOST_TOKENS, Event, Tag, Text
+from ralph.core.events import MOST_DOLLARS, MOST_TOKENS, Event, Tag, Text
 from ralph.transcripts.wording import named
 
 

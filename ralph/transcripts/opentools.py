@@ -1,6 +1,6 @@
 """The tools that an agent has started and not ended yet."""
 
-from ralph.events import Event, ToolEnd, ToolStatus
+from ralph.core.events import Event, ToolEnd, ToolStatus
 
 _MOST = 1000
 """Open at a time; an agent that never ends its tools must not fill the memory."""

@@ -1,6 +1,6 @@
 """Plain output: every line is something the agent said."""
 
-from ralph.events import Event, Meta, Tag, Text
+from ralph.core.events import Event, Meta, Tag, Text
 from ralph.transcripts.base import Capabilities
 
 SENTINEL = "@@RALPH@@ "

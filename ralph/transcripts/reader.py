@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ralph import jsonline
-from ralph.events import Event, Meta, Tag, Text
+from ralph.core import ndjson
+from ralph.core.events import Event, Meta, Tag, Text
 from ralph.lines import Oversized
 from ralph.transcripts.base import Transcript
 
@@ -31,7 +31,7 @@ class Reader:
         if isinstance(line, bytes) and len(line) <= _READ_WHOLE:
             return self._feed(line)
         if not isinstance(line, Oversized):
-            size, line = len(line), jsonline.shortened(line, _LONGEST_TEXT)
+            size, line = len(line), ndjson.shortened(line, _LONGEST_TEXT)
             line = line if _can_be_read(line) else Oversized(size)
         if isinstance(line, Oversized):
             words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"

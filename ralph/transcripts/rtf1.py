@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from ralph import jsonline
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     AGENT_TYPES,
     MOST_TOKENS,
     Event,
@@ -95,10 +95,10 @@ class Rtf1Transcript:
 
 def _read(document: str) -> Event:
     try:
-        value = jsonline.decode(document)
-    except jsonline.Malformed as fault:
+        value = ndjson.decode(document)
+    except ndjson.Malformed as fault:
         raise ValueError(f"not JSON: {fault}") from None
-    record = jsonline.mapping(value)
+    record = ndjson.mapping(value)
     if record is not value:
         raise ValueError("not a JSON object")
     if record.get("type") not in AGENT_TYPES:

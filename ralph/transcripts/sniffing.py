@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ralph import jsonline
+from ralph.core import ndjson
 from ralph.transcripts import codex
 from ralph.transcripts.codex_human import is_banner
 from ralph.transcripts.plain import SENTINEL
@@ -24,7 +24,7 @@ def _decided_by(line: str) -> str:
     if not line.startswith("{"):
         return ""
     try:
-        kind = jsonline.mapping(jsonline.decode(line)).get("type")
-    except jsonline.Malformed:
+        kind = ndjson.mapping(ndjson.decode(line)).get("type")
+    except ndjson.Malformed:
         return ""
     return "claude" if kind in _OF_CLAUDE else "codex" if kind in codex.TYPES else ""

@@ -1,6 +1,6 @@
 """What the transcripts of JSON streams say in the same words."""
 
-from ralph.events import Event, Meta, Tag, Text
+from ralph.core.events import Event, Meta, Tag, Text
 
 _SHOWN = 2000
 """Characters of a line that could not be read."""

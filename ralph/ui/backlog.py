@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from ralph.events import Event, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
+from ralph.core.events import Event, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
 from ralph.ui.telling import Said
 
 Item = Event | Said

@@ -2,10 +2,10 @@
 
 import re
 
-from ralph.budget import total_tokens
-from ralph.digest import Digest, ToolRow
-from ralph.events import Usage
-from ralph.quantities import format_duration, format_money, plural
+from ralph.core.activity import Digest, ToolRow
+from ralph.core.events import Usage
+from ralph.core.limits import total_tokens
+from ralph.core.text import format_duration, format_money, plural
 from ralph.ui.sanitise import one_line
 
 _PLAN_LINES = 6

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ralph.events import Event, Waiting
-from ralph.quantities import format_clock
+from ralph.core.events import Event, Waiting
+from ralph.core.text import format_clock
 from ralph.ui.keys import WAKE_KEY
 from ralph.ui.sanitise import visible, visible_json
 from ralph.ui.telling import COMMANDS, Detail, PlainTelling, Rule, Said

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 
-from ralph import jsonline
+from ralph.core import ndjson
 
 _LOOKED_AT = 200_000
 _PATCH = re.compile(r"^(?:@@|\*\*\* Begin Patch)", re.MULTILINE)
@@ -21,7 +21,7 @@ def changed(tool_input: Mapping[str, object], output: str = "") -> Iterator[str]
 
     Claude's Edit names the old and the new text, its Write the whole; others hand in a patch, or print one (codex).
     """
-    edits = [jsonline.mapping(edit) for edit in jsonline.sequence(tool_input.get("edits"))] or [tool_input]
+    edits = [ndjson.mapping(edit) for edit in ndjson.sequence(tool_input.get("edits"))] or [tool_input]
     compared = 0
     for edit in edits:
         old, new = edit.get("old_string"), edit.get("new_string")

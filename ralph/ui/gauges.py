@@ -1,6 +1,6 @@
 """How much of something is used, and how long something lasts: the same in all views."""
 
-from ralph.quantities import format_duration
+from ralph.core.text import format_duration
 from ralph.ui.paint import Line, Tone
 
 _FULL, _EMPTY = "█", "░"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from ralph.budget import Limits, Meter, Spend
-from ralph.events import Event, SessionEnded
-from ralph.standing import Standing, Track
+from ralph.core.events import Event, SessionEnded
+from ralph.core.limits import Limits, Meter, Spend
+from ralph.core.status import Standing, Track
 from ralph.ui.backlog import Backlog, Item, Taken
 from ralph.ui.console import Console
 from ralph.ui.foot import Foot

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ralph.standing import Standing
-from ralph.steering import Act, Helm
+from ralph.core.guidance import Act, Helm
+from ralph.core.status import Standing
 from ralph.ui.columns import width
 from ralph.ui.keys import WAKE_KEY, Paste, is_text
 from ralph.ui.paint import Line, Tone, line, plain

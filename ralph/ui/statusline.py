@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ralph.budget import Limits, Spend
-from ralph.quantities import format_clock, format_count, format_money, instant
-from ralph.standing import Standing
+from ralph.core.limits import Limits, Spend
+from ralph.core.status import Standing
+from ralph.core.text import format_clock, format_count, format_money, instant
 from ralph.ui.columns import cut, width
 from ralph.ui.gauges import alarm, gauge, lasting
 from ralph.ui.paint import Line, Tone, Words

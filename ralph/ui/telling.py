@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from ralph import jsonline
-from ralph.digest import NAMELESS, Ended, Tally, gist
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.activity import NAMELESS, Ended, Tally, gist
+from ralph.core.events import (
     ApiRetry,
     CheckEnded,
     CheckStarted,
@@ -32,11 +32,11 @@ from ralph.events import (
     Usage,
     Waiting,
 )
-from ralph.quantities import format_duration, format_money, instant, local_time
+from ralph.core.text import format_duration, format_money, instant, local_time
+from ralph.core.verdict import TOOL, obstacle_in
 from ralph.ui import callouts
 from ralph.ui.paint import Tone
 from ralph.ui.sanitise import one_line
-from ralph.verdict import TOOL, obstacle_in
 
 PLAN = "PLAN"
 COMMANDS = frozenset({"next", "push", "fetch"})
@@ -288,8 +288,8 @@ def _is_answer(text: str) -> bool:
     if not text.startswith("{") or not text.endswith("}"):
         return False
     try:
-        answer = jsonline.mapping(jsonline.decode(text))
-    except jsonline.Malformed:
+        answer = ndjson.mapping(ndjson.decode(text))
+    except ndjson.Malformed:
         return False
     return set(answer) == {"summary"} and isinstance(answer["summary"], str)
 

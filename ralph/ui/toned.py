@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from ralph.digest import NAMELESS, Ended, gist
-from ralph.events import (
+from ralph.core.activity import NAMELESS, Ended, gist
+from ralph.core.events import (
     Event,
     IterationStarted,
     SummaryStarted,
@@ -15,13 +15,13 @@ from ralph.events import (
     ToolStart,
     ToolStatus,
 )
-from ralph.quantities import format_duration
+from ralph.core.text import format_duration
+from ralph.core.verdict import TOOL
 from ralph.ui.columns import letters_within, width
 from ralph.ui.diffs import changed
 from ralph.ui.paint import Line, Tone, Words
 from ralph.ui.sanitise import flat, one_line, visible
 from ralph.ui.telling import COMMANDS, Detail, Rule, Said, Telling, first_lines
-from ralph.verdict import TOOL
 
 MARGIN = 11
 """Cells before the words: a label of nine and a gap."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.tools import Desk, ToolResult, default_tools
+from ralph.agent.tools import default_tools
+from ralph.agent.tools.base import Desk, ToolResult
 
 Use = Callable[..., ToolResult]
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ralph.agent.decisions import Permissions
 from ralph.agent.flags import BadUsage
-from ralph.agent.permissions import Allowed, Denied, Permissions, gather
-from ralph.agent.tools import Desk
+from ralph.agent.permissions import gather
+from ralph.agent.rules import Allowed, Denied
+from ralph.agent.tools.base import Desk
 from tests.agent.conftest import Use
 from tests.support.rows import rows
 

@@ -10,7 +10,7 @@ import pytest
 from ralph.batch.asking import Batch, read_batch
 from ralph.batch.goals import MergeMode, Submission
 from ralph.batch.manifest import Wishes, read_manifest
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from tests.support.git_repos import make_repo
 
 NOTHING = Wishes()

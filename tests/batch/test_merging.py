@@ -35,7 +35,7 @@ from ralph.batch.mirror import Mirror
 from ralph.batch.pushing import Accepted, Rejected, push
 from ralph.batch.squash import squash_message, subject
 from ralph.batch.updating import bring_up_to_date
-from ralph.errors import RepoError
+from ralph.core.errors import RepoError
 from tests.support.git_repos import EMAIL, NAME, commit_all, commits, git, make_repo
 from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work
 

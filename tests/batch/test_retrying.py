@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.retrying import RALPH, USER, told, was_told
-from ralph.goal import parse_goal
+from ralph.core.goal import parse_goal
 from tests.batch.test_plan import goal as plain_goal
 
 TEXT = """---

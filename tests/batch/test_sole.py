@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from ralph.batch.database import advisory_lock, default_url
 from ralph.batch.sole import serving, sole_worker, unless_served
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from tests.support.postgres import Postgres
 
 

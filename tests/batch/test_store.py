@@ -17,7 +17,7 @@ from ralph.batch.database import GOALS, NEWS, connect, default_url, reading
 from ralph.batch.goals import MergeMode, State, Submission
 from ralph.batch.news import Kind, News
 from ralph.batch.store import Store, open_store
-from ralph.errors import QueueError, StateError, UsageError
+from ralph.core.errors import QueueError, StateError, UsageError
 from tests.support.postgres import Postgres
 
 

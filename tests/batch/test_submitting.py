@@ -7,7 +7,7 @@ import pytest
 
 from ralph.batch.goals import BatchGoal, MergeMode, State, Submission
 from ralph.batch.submitting import taken
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from tests.batch.test_plan import goal as plain_goal
 
 ASKED = Submission("goal-1", "Goal 1", "the text", "/goals/goal-1.md", "repo")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ralph import jsonline
 from ralph.batch.bulletin import Sight
 from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     Event,
     IterationStarted,
     RunEnded,
@@ -41,7 +41,7 @@ def append(directory: Path, events: Iterable[Event], tail: bytes = b"") -> None:
     directory.mkdir(exist_ok=True)
     with (directory / "events.ndjson").open("ab") as file:
         for event in events:
-            file.write(jsonline.encode_line({**to_json(event), "at": AT}))
+            file.write(ndjson.encode_line({**to_json(event), "at": AT}))
         file.write(tail)
 
 

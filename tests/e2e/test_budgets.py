@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from ralph import pricing
+from ralph.core.usage import Tokens as UsageTokens
+from ralph.core.usage import shipped
 from tests.support import tools
 from tests.support.api_replies import Reply, Say, Stall, text, tool
 from tests.support.git_repos import commits
@@ -40,7 +41,7 @@ def dollars(ledger: Ledger) -> float:
     """What was served, at list price: asked of the table for each message by itself."""
     served = [(one.request["model"], one.usage) for one in ledger]
     return sum(
-        pricing.shipped().dollars(model, pricing.Tokens(use.input, use.output, use.cache_creation, use.cache_read)) or 0
+        shipped().dollars(model, UsageTokens(use.input, use.output, use.cache_creation, use.cache_read)) or 0
         for model, use in served
     )
 
@@ -100,8 +101,8 @@ def notes(done: Finished) -> list[str]:
 
 
 def test_a_call_costs_what_the_tests_take_it_for() -> None:
-    tokens = pricing.Tokens(USAGE.input, USAGE.output, USAGE.cache_creation, USAGE.cache_read)
-    assert pricing.shipped().dollars("claude-sonnet-5-5", tokens) == pytest.approx(ONE_CALL)
+    tokens = UsageTokens(USAGE.input, USAGE.output, USAGE.cache_creation, USAGE.cache_read)
+    assert shipped().dollars("claude-sonnet-5-5", tokens) == pytest.approx(ONE_CALL)
 
 
 COST, TOKENS = ["--max-cost", f"{10.5 * ONE_CALL:.6f}"], ["--max-tokens", str(int(10.5 * USAGE.total))]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.runners.options import AgentOptions
 from ralph.runners.ralph_claude import find_demo
 from tests.support.git_repos import commits, git

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ralph import pricing
+from ralph.core import usage
 from tests.support import tools
 from tests.support.api_replies import Reply, Say, text, tool
 from tests.support.batches import Batch, merged_goals, says, shell, write, wrote
@@ -47,7 +47,7 @@ def dollars(ledger: Ledger) -> float:
     """What was served, at list price: asked of the table for each message by itself."""
     served = [(one.request["model"], one.usage) for one in ledger]
     return sum(
-        pricing.shipped().dollars(model, pricing.Tokens(use.input, use.output, use.cache_creation, use.cache_read)) or 0
+        usage.shipped().dollars(model, usage.Tokens(use.input, use.output, use.cache_creation, use.cache_read)) or 0
         for model, use in served
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.quantities import format_money
+from ralph.core.text import format_money
 from tests.support.git_repos import commits, git
 from tests.support.goals import result, run_directory, write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph

@@ -6,7 +6,7 @@ import re
 import typing
 from collections.abc import Iterator
 
-from ralph.events import (
+from ralph.core.events import (
     ApiRetry,
     CheckEnded,
     CheckStarted,

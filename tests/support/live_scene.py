@@ -9,8 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ralph.budget import Limits, Spend
-from ralph.events import (
+from ralph.core.events import (
     CheckEnded,
     Event,
     IterationEnded,
@@ -27,8 +26,9 @@ from ralph.events import (
     Usage,
     Waiting,
 )
-from ralph.quantities import instant
-from ralph.steering import Helm
+from ralph.core.guidance import Helm
+from ralph.core.limits import Limits, Spend
+from ralph.core.text import instant
 from ralph.ui.console import Console
 from ralph.ui.live import Course, Ground, LiveView
 from ralph.ui.outlet import Outlet

@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from ralph import jsonline
-from ralph.events import to_json
+from ralph.core import ndjson
+from ralph.core.events import to_json
 from ralph.lines import lines_in
 from ralph.transcripts import TRANSCRIPTS
 from ralph.transcripts.reader import events_in
@@ -17,7 +17,7 @@ from tests.transcripts.captures import CAPTURES, golden_of
 def written(name: str, capture: Path) -> str:
     """The capture's events, one a line, without number and time."""
     events = events_in(lines_in([capture.read_bytes()]), TRANSCRIPTS[name]())
-    return "".join(f"{jsonline.encode(to_json(event))}\n" for event in events)
+    return "".join(f"{ndjson.encode(to_json(event))}\n" for event in events)
 
 
 def main() -> None:

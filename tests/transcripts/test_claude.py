@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph import jsonline
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     ApiRetry,
     Denial,
     Event,
@@ -50,9 +50,9 @@ def heard_in(capture: str) -> list[Event]:
 
 def journaled(events: list[Event]) -> None:
     for event in events:
-        line = jsonline.encode(to_json(event))
+        line = ndjson.encode(to_json(event))
         assert line.isascii()
-        assert jsonline.mapping(jsonline.decode(line))["type"] == event.type
+        assert ndjson.mapping(ndjson.decode(line))["type"] == event.type
 
 
 def turns(events: list[Event]) -> list[TurnEnded]:

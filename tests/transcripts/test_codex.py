@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ralph.events import (
+from ralph.core.events import (
     Event,
     Meta,
     RateLimited,
@@ -20,7 +20,7 @@ from ralph.events import (
     TurnEnded,
     Usage,
 )
-from ralph.failures import End, Evidence, classify
+from ralph.core.failures import End, Evidence, classify
 from ralph.transcripts.codex import CodexTranscript
 from tests.support.rows import rows
 from tests.transcripts import captures

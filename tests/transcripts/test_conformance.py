@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph import jsonline
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     AGENT_TYPES,
     Event,
     SessionStarted,
@@ -29,8 +29,9 @@ from ralph.events import (
     to_json,
 )
 from ralph.lines import lines_in
-from ralph.transcripts import TRANSCRIPTS, sniff
+from ralph.transcripts import TRANSCRIPTS
 from ralph.transcripts.reader import events_in
+from ralph.transcripts.sniffing import sniff
 from tests.support.rows import rows
 from tests.transcripts.captures import CAPTURES, captures_of, extra_captures, lines_of
 
@@ -56,12 +57,12 @@ def conforms(name: str, lines: Iterable[str]) -> list[Event]:
 
 def _can_be_journaled(events: list[Event]) -> None:
     for event in events:
-        line = jsonline.encode(to_json(event))
+        line = ndjson.encode(to_json(event))
         assert line.isascii()
         assert "\n" not in line
-        read = from_json(jsonline.mapping(jsonline.decode(line)))
+        read = from_json(ndjson.mapping(ndjson.decode(line)))
         assert type(read) is type(event)
-        assert jsonline.encode(to_json(read)) == line
+        assert ndjson.encode(to_json(read)) == line
 
 
 def _figures_never_fall(events: list[Event]) -> None:
@@ -120,9 +121,7 @@ def test_every_capture_that_was_brought_along(name: str) -> None:
         events = conforms(name, lines_of(path))
         with path.open("rb") as file:
             read = list(events_in(lines_in(iter(lambda: file.read(1000), b"")), TRANSCRIPTS[name]()))
-        assert [jsonline.encode(to_json(event)) for event in read] == [
-            jsonline.encode(to_json(event)) for event in events
-        ]
+        assert [ndjson.encode(to_json(event)) for event in read] == [ndjson.encode(to_json(event)) for event in events]
 
 
 # Streams that are cut off, and noise.
@@ -205,8 +204,8 @@ def documents(name: str) -> list[tuple[str, object]]:
     for line in (line for path in captures_of(name) for line in lines_of(path)):
         prefix = SENTINEL if line.startswith(SENTINEL) else ""
         try:
-            document = jsonline.decode(line.removeprefix(prefix))
-        except jsonline.Malformed:
+            document = ndjson.decode(line.removeprefix(prefix))
+        except ndjson.Malformed:
             continue
         shapes.setdefault(str(sorted("/".join(map(str, path)) for path in paths(document))), (prefix, document))
     return list(shapes.values())

@@ -1,6 +1,6 @@
 """Tools that were started and not ended."""
 
-from ralph.events import ToolEnd, ToolStatus
+from ralph.core.events import ToolEnd, ToolStatus
 from ralph.transcripts.opentools import OpenTools
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ralph.events import Event, Meta, Tag, Text
+from ralph.core.events import Event, Meta, Tag, Text
 from ralph.transcripts.plain import PlainTranscript
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ralph.events import (
+from ralph.core.events import (
     AGENT_TYPES,
     MOST_TOKENS,
     Event,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolStatus, Usage
+from ralph.core.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolStatus, Usage
 from ralph.transcripts.plain import SENTINEL
 from ralph.transcripts.rtf1 import Rtf1Transcript
 

@@ -1,6 +1,7 @@
 """Which transcript a log is for."""
 
-from ralph.transcripts import TRANSCRIPTS, sniff
+from ralph.transcripts import TRANSCRIPTS
+from ralph.transcripts.sniffing import sniff
 from tests.support.rows import rows
 
 CLAUDE = '{"type":"system","subtype":"init"}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from ralph.events import (
+from ralph.core.events import (
     IterationStarted,
     SessionEnded,
     Tag,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph import jsonline
-from ralph.events import (
+from ralph.core import ndjson
+from ralph.core.events import (
     ApiRetry,
     CheckEnded,
     Event,
@@ -375,7 +375,7 @@ def test_for_programs_every_event_is_its_journaled_line() -> None:
     stream = io.TextIOWrapper(io.BytesIO())
     screen = json_screen(Outlet(stream))
     for event in every_event(HOSTILE):
-        screen([event], AT, jsonline.encode_line(to_json(event)))
+        screen([event], AT, ndjson.encode_line(to_json(event)))
     stream.seek(0)
     lines = stream.read().splitlines()
     assert [json.loads(line)["type"] for line in lines] == [event.type for event in every_event(HOSTILE)]

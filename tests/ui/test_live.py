@@ -13,8 +13,7 @@ from typing import TextIO
 
 import pytest
 
-from ralph.budget import Limits, Spend
-from ralph.events import (
+from ralph.core.events import (
     Event,
     IterationStarted,
     SessionEnded,
@@ -26,7 +25,8 @@ from ralph.events import (
     ToolStatus,
     Usage,
 )
-from ralph.steering import Act, Helm
+from ralph.core.guidance import Act, Helm
+from ralph.core.limits import Limits, Spend
 from ralph.ui.console import Console
 from ralph.ui.live import Course, Ground, LiveView
 from ralph.ui.outlet import Outlet

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ralph.events import IterationStarted, Waiting
-from ralph.standing import Standing
-from ralph.steering import Act, Helm, Word
+from ralph.core.events import IterationStarted, Waiting
+from ralph.core.guidance import Act, Helm, Word
+from ralph.core.status import Standing
 from ralph.ui.columns import width
 from ralph.ui.keys import decode
 from ralph.ui.paint import plain

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.budget import Limits, Meter, Spend
-from ralph.events import (
+from ralph.core.events import (
     Event,
     IterationEnded,
     IterationStarted,
@@ -23,8 +22,9 @@ from ralph.events import (
     Usage,
     Waiting,
 )
-from ralph.quantities import instant, timestamp
-from ralph.standing import Standing
+from ralph.core.limits import Limits, Meter, Spend
+from ralph.core.status import Standing
+from ralph.core.text import instant, timestamp
 from ralph.ui.columns import width
 from ralph.ui.paint import Tone, painted, plain
 from ralph.ui.statusline import status_line

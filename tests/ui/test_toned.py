@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ralph.events import (
+from ralph.core.events import (
     CheckEnded,
     Event,
     IterationEnded,

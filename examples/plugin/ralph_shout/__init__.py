@@ -5,11 +5,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ralph.errors import BlockedError
-from ralph.events import Event, Tag, Text
-from ralph.runners import AgentOptions, Launch, Request
-from ralph.transcripts import Capabilities
-from ralph.verdict import PROMISE, Reply
+from ralph.core.errors import BlockedError
+from ralph.core.events import Event, Tag, Text
+from ralph.core.verdict import PROMISE, Reply
+from ralph.runners.base import Launch, Request
+from ralph.runners.options import AgentOptions
+from ralph.transcripts.base import Capabilities
 
 
 class ShoutTranscript:

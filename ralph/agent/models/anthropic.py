@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ralph import jsonline
 from ralph.agent.models import catalogue, faults
 from ralph.agent.models.assembly import Assembly
 from ralph.agent.models.base import Model, ModelError, QuotaTold, Request, Retrying, Said, Traits, Utterance
 from ralph.agent.models.faults import Fault, Kind
 from ralph.agent.models.keys import Key, find_key
+from ralph.core import ndjson
 
 if TYPE_CHECKING:
     import anthropic
@@ -205,11 +205,11 @@ class _Failed(Exception):
 
 
 def _fault_of(error: "anthropic.APIStatusError", by_subscription: bool) -> Fault:
-    body = jsonline.mapping(jsonline.mapping(error.body).get("error"))
-    kind = jsonline.text(body.get("type"))
+    body = ndjson.mapping(ndjson.mapping(error.body).get("error"))
+    kind = ndjson.text(body.get("type"))
     # An error in the middle of a stream arrives under status 200.
     status = error.status_code if error.status_code >= 400 else 529 if kind == "overloaded_error" else 500
-    message = jsonline.text(body.get("message")) or error.message
+    message = ndjson.text(body.get("message")) or error.message
     return Fault(Kind.ANSWERED, status, kind, message, dict(error.response.headers), by_subscription)
 
 
@@ -238,7 +238,7 @@ def _cached_messages(messages: Sequence[Mapping[str, object]]) -> list[Mapping[s
         *(
             {
                 **message,
-                "content": _cached([jsonline.mapping(block) for block in jsonline.sequence(message["content"])]),
+                "content": _cached([ndjson.mapping(block) for block in ndjson.sequence(message["content"])]),
             }
             for message in messages[-1:]
         ),

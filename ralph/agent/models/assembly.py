@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
-from ralph import jsonline
 from ralph.agent.models.base import Block, Ended, Said, Started, Thinking, Utterance
-from ralph.pricing import Tokens
+from ralph.core import ndjson
+from ralph.core.usage import Tokens
 
 _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
@@ -23,19 +23,19 @@ class Assembly:
     def feed(self, event: Mapping[str, object]) -> Iterator[Utterance]:
         match event.get("type"):
             case "message_start":
-                message = jsonline.mapping(event.get("message"))
-                self._usage = dict(jsonline.mapping(message.get("usage")))
-                model = jsonline.text(message.get("model")) or self._model
-                yield Started(jsonline.text(message.get("id")), model, self._tokens())
+                message = ndjson.mapping(event.get("message"))
+                self._usage = dict(ndjson.mapping(message.get("usage")))
+                model = ndjson.text(message.get("model")) or self._model
+                yield Started(ndjson.text(message.get("id")), model, self._tokens())
             case "content_block_start":
-                self._block, self._arguments = dict(jsonline.mapping(event.get("content_block"))), []
+                self._block, self._arguments = dict(ndjson.mapping(event.get("content_block"))), []
             case "content_block_delta":
-                yield from self._grow(jsonline.mapping(event.get("delta")))
+                yield from self._grow(ndjson.mapping(event.get("delta")))
             case "content_block_stop":
                 yield Said(self._whole_block())
             case "message_delta":
-                self._stop_reason = jsonline.text(jsonline.mapping(event.get("delta")).get("stop_reason"))
-                told = jsonline.mapping(event.get("usage"))
+                self._stop_reason = ndjson.text(ndjson.mapping(event.get("delta")).get("stop_reason"))
+                told = ndjson.mapping(event.get("usage"))
                 self._usage |= {name: value for name, value in told.items() if value is not None}
             case "message_stop":
                 self.is_complete = True
@@ -44,13 +44,13 @@ class Assembly:
                 pass
 
     def _grow(self, delta: Mapping[str, object]) -> Iterator[Utterance]:
-        kind = jsonline.text(delta.get("type"))
+        kind = ndjson.text(delta.get("type"))
         if kind == "input_json_delta":
-            self._arguments.append(jsonline.text(delta.get("partial_json")))
+            self._arguments.append(ndjson.text(delta.get("partial_json")))
         elif kind in _GROWS:
             name = _GROWS[kind]
-            more = jsonline.text(delta.get(name))
-            self._block[name] = jsonline.text(self._block.get(name)) + more
+            more = ndjson.text(delta.get(name))
+            self._block[name] = ndjson.text(self._block.get(name)) + more
             if kind == "thinking_delta":
                 yield Thinking(len(more))
 
@@ -58,15 +58,15 @@ class Assembly:
         if self._block.get("type") != "tool_use" or not "".join(self._arguments).strip():
             return self._block
         try:
-            arguments = jsonline.mapping(jsonline.decode("".join(self._arguments)))
-        except jsonline.Malformed:  # cut off at the token limit: the call is answered with what it lacks
+            arguments = ndjson.mapping(ndjson.decode("".join(self._arguments)))
+        except ndjson.Malformed:  # cut off at the token limit: the call is answered with what it lacks
             return {**self._block, "input": {}}
         return {**self._block, "input": dict(arguments)}
 
     def _tokens(self) -> Tokens:
         return Tokens(
-            jsonline.count(self._usage.get("input_tokens")),
-            jsonline.count(self._usage.get("output_tokens")),
-            jsonline.count(self._usage.get("cache_creation_input_tokens")),
-            jsonline.count(self._usage.get("cache_read_input_tokens")),
+            ndjson.count(self._usage.get("input_tokens")),
+            ndjson.count(self._usage.get("output_tokens")),
+            ndjson.count(self._usage.get("cache_creation_input_tokens")),
+            ndjson.count(self._usage.get("cache_read_input_tokens")),
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ralph.pricing import Tokens
+from ralph.core.usage import Tokens
 
 Block = Mapping[str, object]
 """One content block as the Messages API writes it: text, thinking, tool_use."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ralph.agent.models.base import Traits
-from ralph.pricing import canonical
+from ralph.core.usage import canonical
 
 ALIASES: Mapping[str, str] = {
     "haiku": "claude-haiku-5-5",

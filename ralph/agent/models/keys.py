@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ralph import jsonline
+from ralph.core import ndjson
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def find_key(environment: Mapping[str, str]) -> Key:
 def _stored_login(environment: Mapping[str, str]) -> str:
     folder = environment.get("CLAUDE_CONFIG_DIR") or str(Path(environment.get("HOME", "/")) / ".claude")
     try:
-        stored = jsonline.mapping(jsonline.decode((Path(folder) / ".credentials.json").read_text("utf-8")))
+        stored = ndjson.mapping(ndjson.decode((Path(folder) / ".credentials.json").read_text("utf-8")))
     except (OSError, ValueError):
         return ""
-    return jsonline.text(jsonline.mapping(stored.get("claudeAiOauth")).get("accessToken"))
+    return ndjson.text(ndjson.mapping(stored.get("claudeAiOauth")).get("accessToken"))

@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ralph import jsonline
 from ralph.agent.models.base import Block, Ended, Request, Said, Started, Thinking, Traits, Utterance
-from ralph.errors import UsageError
-from ralph.pricing import Tokens
+from ralph.core import ndjson
+from ralph.core.errors import UsageError
+from ralph.core.usage import Tokens
 
 PREFIX = "scripted:"
 _DIGITS = 18
@@ -37,7 +37,7 @@ class ScriptedModel:
         blocks = [_whole(block) for block in next(self._turns, [_AFTER])]
         for block in blocks:
             if block["type"] == "thinking":
-                yield Thinking(len(jsonline.text(block.get("thinking"))))
+                yield Thinking(len(ndjson.text(block.get("thinking"))))
             yield Said(block)
         calls = any(block["type"] == "tool_use" for block in blocks)
         yield Ended("tool_use" if calls else "end_turn", Tokens())
@@ -53,7 +53,7 @@ def scripted(model: str, iteration: str) -> ScriptedModel:
 
 def _read(path: Path) -> list[list[list[Block]]]:
     try:
-        script = jsonline.decode(path.read_text("utf-8"))
+        script = ndjson.decode(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read the script {path}: {error.strerror}") from error
     except ValueError as error:
@@ -62,8 +62,8 @@ def _read(path: Path) -> list[list[list[Block]]]:
 
 
 def _turn(path: Path, turn: object) -> list[Block]:
-    blocks = [jsonline.mapping(block) for block in _list(path, turn)]
-    if not all(jsonline.text(block.get("type")) for block in blocks):
+    blocks = [ndjson.mapping(block) for block in _list(path, turn)]
+    if not all(ndjson.text(block.get("type")) for block in blocks):
         raise UsageError(f"{path}: a turn is a list of content blocks, each with its type")
     return blocks
 
@@ -71,7 +71,7 @@ def _turn(path: Path, turn: object) -> list[Block]:
 def _list(path: Path, value: object) -> Sequence[object]:
     if not isinstance(value, list):
         raise UsageError(f"{path}: a script is a list of sessions, a session a list of turns, a turn a list of blocks")
-    return jsonline.sequence(value)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
+    return ndjson.sequence(value)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
 
 
 def _whole(block: Block) -> Block:

@@ -11,7 +11,7 @@ from ralph.agent.tools.patch import structured_patch
 from ralph.agent.tools.quotes import find_loosely, in_style_of
 from ralph.agent.tools.textfile import TextFile, read_text_file, refusal_to_write, write_text_file
 from ralph.agent.tools.write import CHANGED, CURRENT, NOT_READ
-from ralph.errors import DiskError
+from ralph.core.errors import DiskError
 
 _MARKDOWN = {".md", ".mdx"}
 """Where spaces at the end of a line mean something; elsewhere a model's are taken off."""

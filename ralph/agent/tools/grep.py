@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ralph import jsonline
 from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
 from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import failed, rejected
 from ralph.agent.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
+from ralph.core import ndjson
 
 _USUAL_LIMIT = 250
 _SHOWN = 20_000
@@ -223,7 +223,7 @@ def _lines(arguments: Mapping[str, object], options: list[str], search: Search, 
     last: tuple[Path, int] | None = None
     for path, kind, data in search.events("--sort=path", *context, *options, with_matches=only_matching):
         names = [] if search.is_of_file else [shown_path(path, desk)]
-        number = jsonline.count(data.get("line_number"))
+        number = ndjson.count(data.get("line_number"))
         match kind:
             case "match" | "context":
                 mark = ":" if kind == "match" else "-"
@@ -249,9 +249,9 @@ def _split(raw: bytes) -> list[bytes]:
 
 def _matches(raw: bytes, data: Mapping[str, object]) -> Iterator[tuple[int, bytes]]:
     """Yield each line of each match in these lines, and how many lines below the first one it stands."""
-    for each in jsonline.sequence(data.get("submatches")):
-        match = jsonline.mapping(each)
-        first = raw.count(b"\n", 0, jsonline.count(match.get("start")))
+    for each in ndjson.sequence(data.get("submatches")):
+        match = ndjson.mapping(each)
+        first = raw.count(b"\n", 0, ndjson.count(match.get("start")))
         yield from enumerate(raw_text(match.get("match")).split(b"\n"), first)
 
 

@@ -14,12 +14,13 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
-from ralph import jsonline
 from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.outcomes import INTERRUPTED, failed
-from ralph.errors import DiskError
+from ralph.core import ndjson
+from ralph.core.errors import DiskError
 from ralph.lines import Oversized
-from ralph.process import Child, Guardian, StartError
+from ralph.process.child import Child
+from ralph.process.guardian import Guardian, StartError
 from ralph.searchpath import loading_outside, outside
 
 _TIME_LIMIT = 20
@@ -92,10 +93,10 @@ class Search:
                 if isinstance(line, Oversized):
                     self.cut = Cut.SIZE
                     continue
-                message = jsonline.mapping(jsonline.decode_strictly(line if with_matches else _without_matches(line)))
-                data = jsonline.mapping(message.get("data"))
+                message = ndjson.mapping(ndjson.decode_strictly(line if with_matches else _without_matches(line)))
+                data = ndjson.mapping(message.get("data"))
                 if "path" in data and (path := self._visible(raw_text(data["path"]))) is not None:
-                    yield path, jsonline.text(message.get("type")), data
+                    yield path, ndjson.text(message.get("type")), data
 
     def answer(self, content: str, detail: Mapping[str, object], *, is_empty: bool) -> ToolResult:
         """Return the tool's result; one of a search that was cut says so."""
@@ -219,8 +220,8 @@ def _without_matches(line: bytes) -> bytes:
 
 def raw_text(value: object) -> bytes:
     """Return the bytes of a text in a message of `rg --json`, which has what is not UTF-8 in base64."""
-    content = jsonline.mapping(value)
-    return base64.b64decode(jsonline.text(content.get("bytes"))) or jsonline.text(content.get("text")).encode()
+    content = ndjson.mapping(value)
+    return base64.b64decode(ndjson.text(content.get("bytes"))) or ndjson.text(content.get("text")).encode()
 
 
 def shown_path(path: Path, desk: Desk) -> str:

@@ -35,11 +35,11 @@ def add(
     as_json: flags.AsJson = False,
 ) -> None:
     """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
-    from ralph import jsonline
     from ralph.batch.goals import State
     from ralph.batch.news import PAUSED
     from ralph.cli.runs import documents, tables
     from ralph.cli.runs.queues import alone, made, whereabouts
+    from ralph.core import ndjson
 
     place = whereabouts(db)
     written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
@@ -50,7 +50,7 @@ def add(
         submitted = store.submit(batch.submissions, State.QUEUED if queue else State.DRAFT, alone=cut_off)
     if as_json:
         rows = [{**documents.row(each.goal, cut_off=cut_off), "what": each.what} for each in submitted]
-        typer.echo(jsonline.encode(rows))
+        typer.echo(ndjson.encode(rows))
         return
     typer.echo("\n".join(tables.submitted(submitted, cut_off=cut_off)))
     if drafts := [each.goal.label for each in submitted if each.goal.state is State.DRAFT]:
@@ -72,7 +72,7 @@ def wishes(
     """What the command line says of every goal."""
     from ralph import environ
     from ralph.batch.manifest import Wishes
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
     from ralph.trust import refuse_sessions
 
     if trust_envrc:
@@ -88,7 +88,7 @@ def wishes(
 def _priority_flag(written: str | None) -> int | None:
     """The priority that the command line names."""
     from ralph.batch import manifest
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
 
     try:
         return None if written is None else manifest.priority_in(written)
@@ -99,7 +99,7 @@ def _priority_flag(written: str | None) -> int | None:
 def merge_flag(written: str | None) -> "MergeMode | None":
     """The way to merge that the command line names."""
     from ralph.batch.manifest import merge_mode
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
 
     try:
         return None if written is None else merge_mode(written)

@@ -39,7 +39,7 @@ def gc(
     to the mirror; one with something that cannot be saved stays. `gc --force ID...` removes it all the same: it says
     what will be lost, and asks if it is started in a terminal. Exit code 1: something could not be removed.
     """
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
 
     if delete and (force or dry_run):
         raise UsageError("--delete goes with neither --force nor --dry-run", "--force ID removes by itself")
@@ -77,7 +77,7 @@ def _force(words: Sequence[str], db: str | None, *, dry_run: bool, as_json: bool
     from ralph.batch.clearing import settled, weigh
     from ralph.cli.runs import tables
     from ralph.cli.runs.queues import find, whereabouts
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
 
     place = whereabouts(db)
     store, goals = find(place, words)
@@ -120,7 +120,7 @@ def _agrees() -> bool:
 
 def _only_one(place: "Whereabouts", store: "Store") -> contextlib.AbstractContextManager[object]:
     from ralph.batch.premises import premises
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
     from ralph.repolock import OwnedLock, Owner
 
     def refused(owner: Owner) -> UsageError:
@@ -172,11 +172,11 @@ def _show(
     forced: bool = False,
 ) -> None:
     """Say what was found; `moved`: bytes that the mirrors have taken over."""
-    from ralph import jsonline
     from ralph.cli.runs import documents, tables
+    from ralph.core import ndjson
 
     if as_json:
-        typer.echo(jsonline.encode(documents.clearing(found, moved, deleted=delete)))
+        typer.echo(ndjson.encode(documents.clearing(found, moved, deleted=delete)))
     else:
         told = tables.clearing(found, place.ralph_dir, moved, deleted=delete, forced=forced, flag=place.flag)
         typer.echo("\n".join(told))

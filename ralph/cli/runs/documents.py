@@ -7,7 +7,7 @@ from pathlib import Path
 from ralph.batch.clearing import Holding
 from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.remotes import without_password
-from ralph.quantities import timestamp
+from ralph.core.text import timestamp
 
 
 def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:

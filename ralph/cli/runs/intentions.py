@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ralph import jsonline, settings
+from ralph import settings
 from ralph.batch.bulletin import Budget
 from ralph.batch.database import default_url
 from ralph.batch.goals import BatchGoal, MergeMode, State, Submission
@@ -14,12 +14,13 @@ from ralph.batch.plan import whole_order
 from ralph.batch.premises import premises
 from ralph.batch.remotes import without_password
 from ralph.batch.store import open_store
-from ralph.budget import Limits
 from ralph.cli.greeting import told_limits
 from ralph.cli.runs import documents
 from ralph.cli.runs.queues import Whereabouts, existing
 from ralph.cli.runs.tables import waiting
-from ralph.goal import parse_goal
+from ralph.core import ndjson
+from ralph.core.goal import parse_goal
+from ralph.core.limits import Limits
 from ralph.settings import Settings
 from ralph.ui.sanitise import one_line
 
@@ -42,7 +43,7 @@ class Intentions:
 
     def show(self, *, as_json: bool) -> None:
         """Print them."""
-        sys.stdout.write(jsonline.encode(self._documents()) + "\n" if as_json else "\n".join(self._lines()) + "\n")
+        sys.stdout.write(ndjson.encode(self._documents()) + "\n" if as_json else "\n".join(self._lines()) + "\n")
 
     def _documents(self) -> list[dict[str, object]]:
         """The goals in their order, for programs."""

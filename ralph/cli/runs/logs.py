@@ -13,7 +13,7 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.events import Event
+    from ralph.core.events import Event
     from ralph.lines import Oversized
     from ralph.ui.console import Console
 
@@ -33,7 +33,7 @@ def logs(
     from ralph.batch.premises import premises
     from ralph.cli.runs.queues import find, is_cut_off, whereabouts
     from ralph.cli.runs.runfile import event_in
-    from ralph.errors import RalphError, UsageError
+    from ralph.core.errors import RalphError, UsageError
     from ralph.ui.console import Console, write_json
     from ralph.ui.outlet import Outlet
 

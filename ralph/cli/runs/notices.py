@@ -13,7 +13,7 @@ from ralph.batch.worker import Worked
 from ralph.cli.faults import BUG, exit_code_of
 from ralph.cli.runs import tables
 from ralph.cli.runs.queues import Whereabouts
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
 from ralph.notifying import Notice, Notifier, Occasion
 
 

@@ -16,12 +16,12 @@ def resume(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
 
 
 def _decide(db: str | None, *, paused: bool, as_json: bool) -> None:
-    from ralph import jsonline
     from ralph.batch.goals import State
     from ralph.batch.news import PAUSED
     from ralph.batch.sole import serving
     from ralph.cli.runs.queues import existing, missing, whereabouts
-    from ralph.errors import UsageError
+    from ralph.core import ndjson
+    from ralph.core.errors import UsageError
 
     place = whereabouts(db)
     store = existing(place)
@@ -37,7 +37,7 @@ def _decide(db: str | None, *, paused: bool, as_json: bool) -> None:
     if as_json:
         facts = {"paused": paused, "changed": is_new, "served": is_served, "running": running}
         facts |= {"cut_off": cut_off, "queued": queued}
-        typer.echo(jsonline.encode(facts))
+        typer.echo(ndjson.encode(facts))
         return
     waiting = (f"{cut_off} cut off, " if cut_off else "") + f"{queued} queued"
     if paused:

@@ -6,13 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from ralph import jsonline
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.news import PAUSED, Kind, News
 from ralph.batch.store import Submitted
 from ralph.cli.runs import documents, tables
 from ralph.cli.runs.queues import naming
-from ralph.quantities import timestamp
+from ralph.core import ndjson
+from ralph.core.text import timestamp
 from ralph.ui.columns import cut, padded
 from ralph.ui.console import write_json
 from ralph.ui.outlet import Outlet
@@ -154,7 +154,7 @@ class Progress:
         self._outlet.finish()
 
     def _write_json(self, kind: str, fields: Mapping[str, object]) -> None:
-        write_json(self._outlet, jsonline.encode_line({"type": kind, **fields}))
+        write_json(self._outlet, ndjson.encode_line({"type": kind, **fields}))
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         self._is_apart = not lines[-1]

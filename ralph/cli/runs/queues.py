@@ -12,7 +12,7 @@ from ralph.batch.database import default_url
 from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.sole import serving, unless_served
 from ralph.batch.store import Store, open_store
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 
 _PASSWORD = re.compile(r"//([^:@/\s]*):[^/\s]*@")
 _COMMAND = re.compile(r"\bralph-runs [a-z]+\b")

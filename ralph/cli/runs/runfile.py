@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from ralph import jsonline
-from ralph.events import Event, RunEnded, RunStarted, from_json
+from ralph.core import ndjson
+from ralph.core.events import Event, RunEnded, RunStarted, from_json
 from ralph.lines import LineSplitter, Oversized
 from ralph.ui.paint import Tone
 from ralph.ui.telling import Said
@@ -73,9 +73,9 @@ def event_in(line: bytes | Oversized) -> tuple[Event, str] | None:
     if not isinstance(line, bytes):
         return None
     try:
-        entry = jsonline.mapping(jsonline.decode(line.decode("utf-8", "replace")))
-        return from_json(entry), jsonline.text(entry.get("at"))
-    except (jsonline.Malformed, ValueError):
+        entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
+        return from_json(entry), ndjson.text(entry.get("at"))
+    except (ndjson.Malformed, ValueError):
         return None
 
 

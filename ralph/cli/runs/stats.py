@@ -21,12 +21,12 @@ _MOST_REASONS = 10
 
 def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show the queue in figures: states, attempts, cost, tokens and time, failures, and what is left to come."""
-    from ralph import jsonline
     from ralph.batch.admission import agent_of
     from ralph.batch.news import PAUSED
     from ralph.batch.tallying import tally
     from ralph.cli.runs import tables
     from ralph.cli.runs.queues import existing, is_cut_off, missing, whereabouts
+    from ralph.core import ndjson
 
     place = whereabouts(db)
     store = existing(place)
@@ -38,7 +38,7 @@ def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     paused = store is not None and store.paused
     if as_json:
         found = {**counted.document(), "forecast": None if foretold is None else asdict(foretold), "paused": paused}
-        typer.echo(jsonline.encode(found))
+        typer.echo(ndjson.encode(found))
     elif goals:
         lines = _lines(counted, foretold, tables.tally(goals, cut_off=is_cut_off(place, goals)))
         typer.echo("\n".join([*lines, *(["", place.step(PAUSED)] if paused else [])]))
@@ -81,7 +81,7 @@ def _lines(counted: "Tally", foretold: "Forecast | None", states: str) -> list[s
 
 
 def _used(used: "Sums | Typical") -> str:
-    from ralph.quantities import format_duration, format_money
+    from ralph.core.text import format_duration, format_money
 
     parts = [
         format_money(used.cost_usd) if used.cost_usd else "",
@@ -95,7 +95,7 @@ def _groups(heading: str, groups: "Mapping[str, Sums]") -> list[str]:
     """A row for each; nothing where there is but one: what is said of all is said of it."""
     import sys
 
-    from ralph.quantities import format_duration, format_money
+    from ralph.core.text import format_duration, format_money
     from ralph.ui.columns import columns
     from ralph.ui.outlet import Outlet
 

@@ -34,11 +34,11 @@ def cancel(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False)
 
 def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Have goals that wait for a usage limit go on now, and others of the same account start."""
-    from ralph import jsonline
     from ralph.batch.sole import serving
     from ralph.cli.runs import documents
     from ralph.cli.runs.queues import find, whereabouts
-    from ralph.errors import UsageError
+    from ralph.core import ndjson
+    from ralph.core.errors import UsageError
 
     place = whereabouts(db)
     store, found = find(place, goals)
@@ -51,7 +51,7 @@ def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -
             raise UsageError(f"{goal.label} does not wait for a usage limit: there is nothing to wake")
     store.wake(found)
     if as_json:
-        typer.echo(jsonline.encode([documents.row(goal) for goal in found]))
+        typer.echo(ndjson.encode([documents.row(goal) for goal in found]))
     else:
         typer.echo("\n".join(f"{goal.label} {goal.name}: goes on now" for goal in found))
 
@@ -63,17 +63,17 @@ def comment(
     as_json: flags.AsJson = False,
 ) -> None:
     """Say something about a goal: the next session that works on it is told, and `show` keeps it."""
-    from ralph import jsonline
     from ralph.cli.runs import documents
     from ralph.cli.runs.queues import find, whereabouts
     from ralph.cli.runs.viewing import known_of
+    from ralph.core import ndjson
 
     _refuse_words(text, "comment")
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
     store.comment(found, "user", text.strip())
     if as_json:
-        typer.echo(jsonline.encode(documents.document(known_of(found, place, store))))
+        typer.echo(ndjson.encode(documents.document(known_of(found, place, store))))
     elif found.state == "done":
         typer.echo(f"{found.label} {found.name}: kept; it is done, and no attempt will read it")
     else:
@@ -88,21 +88,21 @@ def tell(
     as_json: flags.AsJson = False,
 ) -> None:
     """Say something to whoever works on a goal, and see when it will be heard. It is kept as a comment."""
-    from ralph import jsonline
     from ralph.cli.runs.queues import find, whereabouts
+    from ralph.core import ndjson
 
     _refuse_words(text, "word")
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
     when = passed_on(found, text, place, store)
     told = {"id": found.label, "name": found.name, "state": found.state, "heard": when}
-    typer.echo(jsonline.encode(told) if as_json else f"{found.label} {found.name}: {when}")
+    typer.echo(ndjson.encode(told) if as_json else f"{found.label} {found.name}: {when}")
 
 
 def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store") -> str:
     """Tell whoever works on a goal something, and return when that will be heard."""
     from ralph.cli.runs.queues import is_cut_off
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
 
     if goal.state == "done":
         raise UsageError(
@@ -144,7 +144,7 @@ def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
 
 
 def _refuse_words(text: str, what: str) -> None:
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
 
     if not text.strip():
         command = "comment" if what == "comment" else "tell"
@@ -164,9 +164,9 @@ def _decide(
     *,
     as_json: bool,
 ) -> None:
-    from ralph import jsonline
     from ralph.cli.runs import documents
     from ralph.cli.runs.queues import alone, find, whereabouts
+    from ralph.core import ndjson
 
     place = whereabouts(db)
     store, goals = find(place, words)
@@ -176,7 +176,7 @@ def _decide(
         decided = [act(goal) for goal in sorted(goals, key=lambda goal: goal.state in states)]
     decided.sort(key=lambda goal: [one.id for one in goals].index(goal.id))
     if as_json:
-        typer.echo(jsonline.encode([documents.row(goal, cut_off=cut_off) for goal in decided]))
+        typer.echo(ndjson.encode([documents.row(goal, cut_off=cut_off) for goal in decided]))
         return
     for goal in decided:
         at_merge = f"was cut off while it was merged: ralph-runs run{place.flag} gives it up, unless that was done"

@@ -12,10 +12,10 @@ from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import waits_in_vain
 from ralph.batch.remotes import without_password
 from ralph.batch.store import Submitted
-from ralph.budget import is_limit_reached
 from ralph.cli.runs.documents import Known
 from ralph.cli.runs.queues import naming
-from ralph.quantities import format_money, format_size, timestamp
+from ralph.core.limits import is_limit_reached
+from ralph.core.text import format_money, format_size, timestamp
 from ralph.ui.columns import columns
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import one_line, visible

@@ -22,10 +22,10 @@ def list_(
     as_json: flags.AsJson = False,
 ) -> None:
     """List the goals of the queue: where each stands, and what it has cost."""
-    from ralph import jsonline
     from ralph.batch.news import PAUSED
     from ralph.cli.runs import documents, tables
     from ralph.cli.runs.queues import existing, is_cut_off, missing, whereabouts
+    from ralph.core import ndjson
 
     wanted = _state(state)
     place = whereabouts(db)
@@ -34,7 +34,7 @@ def list_(
     goals = [goal for goal in everything if wanted in (None, goal.state)]
     cut_off = is_cut_off(place, everything)
     if as_json:
-        typer.echo(jsonline.encode([documents.row(goal, cut_off=cut_off) for goal in goals]))
+        typer.echo(ndjson.encode([documents.row(goal, cut_off=cut_off) for goal in goals]))
     elif goals:
         paused = [place.step(PAUSED)] if store is not None and store.paused else []
         typer.echo("\n".join([*tables.overview(goals, everything, cut_off=cut_off, flag=place.flag), *paused]))
@@ -47,15 +47,15 @@ def list_(
 
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show a goal: its state and why, attempts, cost, branch, clone, what it comes after, history, the next step."""
-    from ralph import jsonline
     from ralph.cli.runs import documents, tables
     from ralph.cli.runs.queues import find, whereabouts
+    from ralph.core import ndjson
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
     known = known_of(found, place, store)
     if as_json:
-        typer.echo(jsonline.encode(documents.document(known)))
+        typer.echo(ndjson.encode(documents.document(known)))
     else:
         typer.echo("\n".join(tables.details(known, store.goals(), flag=place.flag)))
 
@@ -87,7 +87,7 @@ def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known"
 
 def _state(written: str | None) -> str | None:
     from ralph.batch.goals import State
-    from ralph.errors import UsageError
+    from ralph.core.errors import UsageError
     from ralph.nearest import did_you_mean
 
     if written is not None and written not in list(State):

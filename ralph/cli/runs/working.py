@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph.cli.runs import flags
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 
 if TYPE_CHECKING:  # loaded when a command is called
     from ralph.batch.bulletin import Budget, Bulletin
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loaded when a command is called
     from ralph.batch.worker import Worked
     from ralph.cli.runs.progress import Progress
     from ralph.cli.runs.queues import Whereabouts
-    from ralph.process import Signals
+    from ralph.process.signals import Signals
 
 Max = Annotated[str | None, typer.Option("--max", metavar="N", help="How many goals may run at once; 2 unless set.")]
 MergeUnproven = Annotated[
@@ -254,7 +254,7 @@ def _budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: st
     """What the whole batch may use; limits of each goal's are settings, and not meant here."""
     from ralph import settings
     from ralph.batch.bulletin import Budget
-    from ralph.quantities import parse_duration
+    from ralph.core.text import parse_duration
 
     written = {name: value for name, value in (("max_cost", cost), ("max_tokens", tokens)) if value is not None}
     limits = settings.load(env=place.env, flags=written).limits

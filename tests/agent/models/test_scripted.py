@@ -8,7 +8,7 @@ import pytest
 
 from ralph.agent.models.base import Ended, Request, Said, Started, Thinking
 from ralph.agent.models.scripted import scripted
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 
 NOTHING = Request([], [], [])
 

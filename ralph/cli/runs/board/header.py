@@ -8,7 +8,7 @@ from ralph.batch.forecast import left_of
 from ralph.batch.goals import State
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.wording import cells, joined
-from ralph.quantities import format_count, format_money
+from ralph.core.text import format_count, format_money
 from ralph.ui.gauges import alarm, gauge, lasting
 from ralph.ui.paint import Line, Tone, line, plain
 

@@ -5,7 +5,7 @@ from ralph.batch.store import Store
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.cli.runs.queues import Whereabouts, alone
 from ralph.cli.runs.steering import passed_on
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
 
 
 def perform(deed: Deed, place: Whereabouts, store: Store) -> tuple[str, bool]:

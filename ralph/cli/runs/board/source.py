@@ -15,7 +15,7 @@ from ralph.batch.sole import serving
 from ralph.batch.store import Store
 from ralph.cli.runs.board.board import Board, Happening, lineup
 from ralph.cli.runs.queues import Whereabouts
-from ralph.errors import RalphError
+from ralph.core.errors import RalphError
 
 _NEWS = 50
 _LOOK = 3

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ralph.batch.bulletin import Sight
-from ralph.budget import Meter, Spend
 from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.runfile import RunFile, event_in, framed
-from ralph.standing import Standing
+from ralph.core.limits import Meter, Spend
+from ralph.core.status import Standing
 from ralph.ui.paint import Line, Tone
 from ralph.ui.statusline import status_line
 from ralph.ui.telling import Detail

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ralph.events import Usage
+from ralph.core.events import Usage
 
 USUAL_WINDOW = 200_000
 """Context window assumed until the agent has told its own."""

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 
-from ralph.budget import Limit, Spend
+from ralph.core.guidance import Guidance, Word
+from ralph.core.limits import Limit, Spend
+from ralph.core.stall import Standstill
+from ralph.core.summary import Condensed
+from ralph.core.verdict import Verdict
 from ralph.history import History, Iteration
-from ralph.standstill import Standstill
-from ralph.steering import Guidance, Word
-from ralph.summary import Condensed
-from ralph.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

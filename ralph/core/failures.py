@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ralph.budget import Limit
-from ralph.events import Denial, RateLimited, TurnEnded
-from ralph.verdict import Answer, Fault, Reply, Verdict, read_reply
+from ralph.core.events import Denial, RateLimited, TurnEnded
+from ralph.core.limits import Limit
+from ralph.core.verdict import Answer, Fault, Reply, Verdict, read_reply
 
 
 class End(StrEnum):

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph import jsonline
+from ralph.core import ndjson
 
 if TYPE_CHECKING:
-    from ralph.events import Usage  # 10 ms to import, and ralph-claude knows no events of ralph's
+    from ralph.core.events import Usage
 
 _MILLION = 1_000_000
 _DATE = re.compile(r"-\d{8}$")
@@ -210,7 +210,7 @@ def _price(value: object, where: str) -> Price:
     if "above" not in entry:
         return Price(_rates(entry, where))
     above = _table(entry["above"], f"{where} above", {*_KINDS, "prompt"})
-    longest = jsonline.count(above.get("prompt"))
+    longest = ndjson.count(above.get("prompt"))
     if not longest:
         raise ValueError(f"{where} above: prompt: not a number of tokens")
     return Price(_rates(entry, where), longest, _rates(above, f"{where} above"))
@@ -232,7 +232,7 @@ def _rates(entry: Mapping[str, object], where: str) -> Rates:
 def _rate(entry: Mapping[str, object], name: str, where: str) -> float:
     if name not in entry:
         raise ValueError(f"{where} {name}: missing")
-    amount = jsonline.amount(entry[name])
+    amount = ndjson.amount(entry[name])
     if amount is None:
         raise ValueError(f"{where} {name}: not an amount of dollars")
     return amount
@@ -241,7 +241,7 @@ def _rate(entry: Mapping[str, object], name: str, where: str) -> float:
 def _table(value: object, where: str, known: set[str]) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: not a table of rates")
-    entry = jsonline.mapping(value)  # pyright: ignore[reportUnknownArgumentType] - TOML
+    entry = ndjson.mapping(value)  # pyright: ignore[reportUnknownArgumentType] - TOML
     for name, item in entry.items():
         if name not in known:
             dotted = isinstance(item, dict)  # [gpt-5.1] is the table "1" in the table "gpt-5"

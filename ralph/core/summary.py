@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from ralph.budget import Spend
+from ralph.core.limits import Spend
 from ralph.excerpt import both_ends
 
 RECENT = 10

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from ralph.errors import UsageError
+from ralph.core.errors import UsageError
 from ralph.nearest import did_you_mean
 
 KEYS = (

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ralph.events import Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
-from ralph.quantities import instant
-from ralph.verdict import TOOL
+from ralph.core.events import Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
+from ralph.core.text import instant
+from ralph.core.verdict import TOOL
 
 MOST_NAMES = 50
 """Tools with a row of their own; what an agent calls beyond them is counted under `OTHER`."""

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ralph.budget import Meter
-from ralph.digest import gist
-from ralph.events import (
+from ralph.core.activity import gist
+from ralph.core.events import (
     CheckEnded,
     CheckStarted,
     Event,
@@ -26,6 +25,7 @@ from ralph.events import (
     Usage,
     Waiting,
 )
+from ralph.core.limits import Meter
 
 _OPEN_CALLS = 1000
 """Calls that are known by name while they are open, the oldest ones; what an agent begins beyond them is counted."""
