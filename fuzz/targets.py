@@ -12,11 +12,12 @@ from ralph.batch.manifest import read_manifest
 from ralph.batch.retrying import RALPH, USER, told
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
-from ralph.core.events import ToolEnd, ToolStart, from_json, to_json
+from ralph.core.events import ToolEnd, ToolStart
 from ralph.core.goal import parse_goal
+from ralph.core.ndjson import LineSplitter, Oversized, lines_in
+from ralph.core.records import from_json, to_json
+from ralph.core.run import read_message
 from ralph.journal import Journal
-from ralph.lines import LineSplitter, Oversized, lines_in
-from ralph.trailers import read_message
 from ralph.transcripts import TRANSCRIPTS
 from ralph.transcripts.reader import events_in
 

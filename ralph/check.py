@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import UsageError
-from ralph.core.text import format_duration
-from ralph.excerpt import Excerpt
-from ralph.lines import Oversized
+from ralph.core.ndjson import Oversized
+from ralph.core.text import Excerpt, format_duration
 from ralph.process.child import Child
 from ralph.process.guardian import Guardian, StartError
 

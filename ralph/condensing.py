@@ -7,9 +7,9 @@ from typing import Protocol
 from ralph.core.errors import DiskError, RalphError
 from ralph.core.events import Event, SummaryStarted, SummaryWritten, Tag, Text
 from ralph.core.failures import TABLE, Policy
-from ralph.core.limits import Meter
 from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary, written
+from ralph.core.usage import Meter
 from ralph.core.verdict import Reply, Verdict
 from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session

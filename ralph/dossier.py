@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.run import Run
-from ralph.core.text import format_money
-from ralph.excerpt import both_ends, fenced
+from ralph.core.text import both_ends, fenced, format_money
 
 _LONGEST_SUMMARY = 2000
 _MOST_ITERATIONS = 20

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ralph.excerpt import both_ends
+from ralph.core.text import both_ends
 from ralph.gitcommand import run_git
 
 _FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")

@@ -16,15 +16,15 @@ from typing import BinaryIO
 
 from ralph.core import ndjson
 from ralph.core.errors import DiskError, StateError
-from ralph.core.events import Event, to_json
+from ralph.core.events import Event
 from ralph.core.guidance import Guidance
-from ralph.core.limits import Spend
-from ralph.core.run import CheckRecord, Run, RunResult
+from ralph.core.records import to_json
+from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
 from ralph.core.stall import Mark, Standstill
 from ralph.core.summary import Condensed
+from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file, require_room
-from ralph.history import History, Iteration
 
 VERSION = 1
 

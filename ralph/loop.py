@@ -7,16 +7,15 @@ from typing import Protocol
 from ralph.core.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
 from ralph.core.guidance import Helm, Receipt
-from ralph.core.limits import Limit, Limits, Meter, limit_reached
-from ralph.core.run import CheckRecord, Run, RunResult
+from ralph.core.limits import Limit, Limits, limit_reached
+from ralph.core.run import CheckRecord, Iteration, Run, RunResult, commit_message
 from ralph.core.stall import Mark, words_of
 from ralph.core.text import timestamp
+from ralph.core.usage import Meter
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.history import Iteration
 from ralph.patience import Patience
 from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
-from ralph.trailers import commit_message
 
 
 class Committed(Protocol):

@@ -10,11 +10,10 @@ import jinja2.sandbox
 
 from ralph.core.errors import RalphError
 from ralph.core.goal import Goal
-from ralph.core.run import Run
+from ralph.core.run import Iteration, Run
 from ralph.core.summary import RECENT, SHORT
+from ralph.core.text import both_ends, fenced
 from ralph.core.verdict import PROMISE, Reply, defused, obstacle_in
-from ralph.excerpt import both_ends, fenced
-from ralph.history import Iteration
 
 _LONGEST_SUMMARY = 4000
 _MOST_CONDENSED = 200

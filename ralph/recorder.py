@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ralph.core.events import Event, IterationStarted, SessionEnded, SummaryStarted, Usage
-from ralph.core.limits import Meter, Spend
 from ralph.core.text import timestamp
+from ralph.core.usage import Meter, Spend
 
 
 class EventLog(Protocol):

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.core.events import SessionStarted, Usage
-from ralph.core.limits import Meter, Spend
-from ralph.core.run import Run
+from ralph.core.ndjson import Oversized, lines_in
+from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
 from ralph.core.text import timestamp
-from ralph.history import History, Iteration
-from ralph.lines import Oversized, lines_in
-from ralph.trailers import IterationMessage, read_message
+from ralph.core.usage import Meter, Spend
 from ralph.transcripts.base import Transcript
 from ralph.transcripts.reader import events_in
 

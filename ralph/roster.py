@@ -7,8 +7,9 @@ from pathlib import Path
 from ralph import repolock
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
-from ralph.core.events import Event, from_json
+from ralph.core.events import Event
 from ralph.core.goal import goal_name
+from ralph.core.records import from_json
 from ralph.journal import repo_key
 
 _TAIL = 256 * 1024

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from ralph.allowance import Bound, Measure, Used
-from ralph.calls import Calls
 from ralph.core.events import (
     ApiRetry,
     Denial,
@@ -24,10 +22,11 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.failures import OUT_OF_MONEY, Ending, Evidence, classify, correctable, interrupted
-from ralph.core.limits import Meter
+from ralph.core.limits import Bound, Calls, Measure, Used
+from ralph.core.ndjson import Oversized
 from ralph.core.text import format_duration
+from ralph.core.usage import Meter
 from ralph.core.verdict import MOST_CORRECTIONS, Promise
-from ralph.lines import Oversized
 from ralph.runners.base import Launch, Request, Runner
 from ralph.transcripts.base import Transcript
 from ralph.transcripts.reader import Reader

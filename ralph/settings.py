@@ -18,8 +18,7 @@ from ralph import configfile, plugins
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
-from ralph.core.text import parse_count, parse_duration, parse_money
-from ralph.nearest import did_you_mean
+from ralph.core.text import did_you_mean, parse_count, parse_duration, parse_money
 from ralph.runners import AGENTS, OWN_TRANSCRIPTS
 from ralph.runners.codex import SANDBOXES
 from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions

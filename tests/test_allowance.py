@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ralph.allowance import NO_BOUNDS, Bound, Measure, Used, allowance, for_summary
-from ralph.core.limits import Limit, Limits, Spend
+from ralph.core.limits import NO_BOUNDS, Bound, Limit, Limits, Measure, Used, allowance, for_summary
+from ralph.core.usage import Spend
 
 
 def used(cost: float = 0.0, tokens: int = 0, seconds: float = 0.0) -> Used:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.core.events import Usage
-from ralph.core.limits import Limit, Limits, Meter, Reasoning, Spend, context_pct, thinking_budget
+from ralph.core.limits import Limit, Limits, Reasoning, thinking_budget
+from ralph.core.usage import Meter, Spend, context_pct
 from tests.support.rows import rows
 
 HAIKU = ("haiku", "claude-haiku-4-5-20251001", "claude-haiku-5-5")

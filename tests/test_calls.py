@@ -1,7 +1,7 @@
 """Which call of the model may end beyond a limit, and which verdict was handed in."""
 
-from ralph.calls import Calls
 from ralph.core.events import ToolEnd, ToolStart, ToolStatus, Usage
+from ralph.core.limits import Calls
 
 BEGUN, ENDED = Usage(in_call=True), Usage(in_call=False)
 VERDICT = ToolStart("t1", "StructuredOutput", {"summary": "Wrapped up."})

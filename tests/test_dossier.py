@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from ralph.core.limits import Spend
-from ralph.core.run import CheckRecord, Run
+from ralph.core.run import CheckRecord, History, Iteration, Run
 from ralph.core.summary import Condensed, Summary
+from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.dossier import Facts, dossier
-from ralph.history import History, Iteration
 
 FACTS = Facts(
     title="Faster start-up",

@@ -11,19 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ralph.core import events, ndjson
-from ralph.core.events import (
-    AGENT_TYPES,
-    Event,
-    Meta,
-    Tag,
-    Text,
-    ToolEnd,
-    ToolStart,
-    ToolStatus,
-    Usage,
-    from_json,
-    to_json,
-)
+from ralph.core.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, Usage
+from ralph.core.records import from_json, to_json
 from tests.support.rows import rows
 
 KINDS: tuple[type[Event], ...] = typing.get_args(Event)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.excerpt import Excerpt, both_ends
+from ralph.core.text import Excerpt, both_ends
 
 PARTS = st.lists(st.binary(max_size=40), max_size=20)
 SIZE = st.integers(min_value=0, max_value=50)

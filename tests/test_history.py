@@ -1,7 +1,7 @@
 """The iterations so far."""
 
+from ralph.core.run import History, Iteration
 from ralph.core.verdict import Verdict
-from ralph.history import History, Iteration
 
 
 def history(*numbers: int) -> History:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from ralph.core.errors import StateError
 from ralph.core.events import Tag, Text
-from ralph.core.limits import Limit, Spend
-from ralph.core.run import CheckRecord, Run, RunResult
+from ralph.core.limits import Limit
+from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
 from ralph.core.summary import Condensed
+from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.files import make_private_directory, replace_file
-from ralph.history import History, Iteration
 from ralph.journal import Damaged, Journal, Saved, mode_of, repo_key
 from ralph.repolock import RepoLock
 

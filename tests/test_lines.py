@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.lines import LineSplitter, Oversized
+from ralph.core.ndjson import LineSplitter, Oversized
 
 STREAM = st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bc", b"\xff", "\u2028".encode(), b"{}", b"x" * 9])).map(
     b"".join

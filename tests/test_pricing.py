@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from ralph.agent.models.catalogue import ALIASES
 from ralph.core.events import Usage
-from ralph.core.limits import Meter
-from ralph.core.usage import Estimate, Prices, Tokens, parse, shipped
+from ralph.core.usage import Estimate, Meter, Prices, Tokens, parse, shipped
 from ralph.runners.ralph_claude import FAMILIES
 from tests.support.rows import rows
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.lines import Oversized
+from ralph.core.ndjson import Oversized
 from ralph.process.child import Child
 from ralph.process.guardian import Guardian, StartError
 from ralph.process.signals import Signals

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.core.goal import Goal, parse_goal
-from ralph.core.run import CheckRecord, Run
+from ralph.core.run import CheckRecord, History, Iteration, Run
 from ralph.core.summary import RECENT, Condensed, Summary
+from ralph.core.text import fenced
 from ralph.core.verdict import PROMISE, Promise, Reply, Verdict
-from ralph.excerpt import fenced
-from ralph.history import History, Iteration
 from ralph.prompts import MAP, PromptError, Prompts
 
 RUN = Run(id="r", goal="speed", branch="main", base=None)

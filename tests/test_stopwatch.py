@@ -20,7 +20,7 @@ from ralph.core.events import (
     ToolStatus,
     Waiting,
 )
-from ralph.stopwatch import Stopwatch
+from ralph.core.status import Stopwatch
 
 BEGUN = IterationStarted(1, "s", "log")
 GONE = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")

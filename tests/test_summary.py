@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ralph import summaryfile
-from ralph.core.limits import Spend
 from ralph.core.summary import Condensed, Rhythm, Summary, written
+from ralph.core.usage import Spend
 from ralph.summaryfile import Unusable
 from tests.support.rows import rows
 

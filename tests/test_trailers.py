@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ralph.core.limits import Spend
+from ralph.core.run import commit_message
+from ralph.core.usage import Spend
 from ralph.core.verdict import Answer, Verdict
 from ralph.gitrepo import open_repo
-from ralph.trailers import commit_message
 from tests.support.git_repos import git
 from tests.support.rows import rows
 

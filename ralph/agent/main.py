@@ -25,8 +25,8 @@ from ralph.agent.output import OutputLost
 from ralph.agent.stream import VERSION
 from ralph.agent.toolbox import Leaving
 from ralph.core.errors import RalphError
+from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.handover import Handover
-from ralph.lines import LineSplitter, Oversized
 from ralph.process.signals import SIGINT, Signals
 
 _CHUNK = 1 << 16

@@ -17,7 +17,7 @@ from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest
 from ralph.batch.plan import find_cycle
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError
-from ralph.nearest import did_you_mean
+from ralph.core.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,11 @@ from ralph.core.events import (
     SessionEnded,
     SummaryStarted,
     Usage,
-    from_json,
 )
-from ralph.core.limits import Meter, Spend
+from ralph.core.records import from_json
+from ralph.core.text import both_ends
+from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
-from ralph.excerpt import both_ends
 from ralph.files import make_private_directory, replace_file
 from ralph.gitcommand import GitKilled
 from ralph.process.leash import Leashed

@@ -10,8 +10,8 @@ from typing import Protocol
 from ralph.batch.goals import BatchGoal, MergeMode
 from ralph.batch.news import Kind, News
 from ralph.core.errors import RalphError
-from ralph.core.limits import Spend
 from ralph.core.status import Standing
+from ralph.core.usage import Spend
 from ralph.notifying import Occasion
 
 MOMENT = 0.5

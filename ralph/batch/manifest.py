@@ -11,7 +11,7 @@ from ralph import gitrepo, settings
 from ralph.batch.goals import MergeMode
 from ralph.core.errors import UsageError
 from ralph.core.goal import goal_name
-from ralph.nearest import did_you_mean
+from ralph.core.text import did_you_mean
 
 NAME = "batch.toml"
 SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_cost", "max_tokens")

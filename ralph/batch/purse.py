@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from ralph import lifetime
 from ralph.batch.bulletin import Budget
 from ralph.batch.goals import BatchGoal, State
-from ralph.core.limits import Limit, Limits, Spend
+from ralph.core.limits import Limit, Limits
 from ralph.core.text import format_duration, format_money
+from ralph.core.usage import Spend
 
 _DUST = 2e-6
 """Dollars that buy nothing: a flag says a limit to the millionth."""

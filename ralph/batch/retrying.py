@@ -7,7 +7,7 @@ from pathlib import Path
 from ralph.batch.goals import BatchGoal, Comment
 from ralph.batch.plan import MOST_ATTEMPTS
 from ralph.core.goal import worded_anew
-from ralph.excerpt import both_ends
+from ralph.core.text import both_ends
 
 _LONGEST_LOG = 6_000
 _LONGEST_REMARK = 4_000

@@ -31,7 +31,7 @@ from ralph.batch.remotes import without_password
 from ralph.batch.submitting import Taken, taken
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
-from ralph.nearest import did_you_mean
+from ralph.core.text import did_you_mean
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
 _MOST_NEWS, _PRUNED_AFTER = 5_000, 500

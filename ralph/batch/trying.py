@@ -25,8 +25,9 @@ from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
 from ralph.core.failures import End
 from ralph.core.goal import parse_goal
-from ralph.core.limits import Limit, Limits, Spend, limit_reached
+from ralph.core.limits import Limit, Limits, limit_reached
 from ralph.core.status import Standing
+from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.gitcommand import GitKilled
 from ralph.journal import Journal, Saved

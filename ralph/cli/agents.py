@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import plugins
-from ralph.allowance import NO_BOUNDS, Allowance
 from ralph.core.errors import BlockedError, UsageError
+from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
 from ralph.process.asking import ask

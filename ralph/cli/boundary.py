@@ -79,7 +79,8 @@ def _exit_code(command: Callable[[], object]) -> int:
     except Interrupted as stopped:
         return stopped.exit_code
     except OSError as error:  # what a command prints cannot be written; all else has been named on the way
-        from ralph.cli.faults import complain, exit_code_of
+        from ralph.cli.faults import complain
+        from ralph.core.errors import exit_code_of
 
         way_out = ["free some space, or let it be written elsewhere", *getattr(error, "__notes__", [])]
         complain(f"stdout: {error.strerror or error}", "; ".join(way_out))

@@ -9,10 +9,10 @@ from ralph.accounts import recall
 from ralph.cli.agents import estimate
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import BlockedError, UsageError
-from ralph.core.limits import Spend
 from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money
+from ralph.core.usage import Spend
 from ralph.journal import Journal, Saved, mode_of
 from ralph.plugins import find_transcript
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log

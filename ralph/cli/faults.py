@@ -6,14 +6,10 @@ import traceback
 from pathlib import Path
 
 from ralph import environ, settings
-from ralph.core.errors import RalphError
-from ralph.excerpt import both_ends
+from ralph.core.errors import BUG, RalphError
+from ralph.core.text import both_ends
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
-
-BUG = 3
-_UNWRITABLE = 1
-
 
 _LONGEST_LINE = 1000
 """Characters of a line of an error: more is a value that somebody wrote and that is quoted."""
@@ -23,13 +19,6 @@ def complain(message: str, hint: str = "") -> None:
     """Write an error, and the next step where there is one."""
     message = "\n".join(both_ends(line, _LONGEST_LINE) for line in message.split("\n"))
     Outlet(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
-
-
-def exit_code_of(error: Exception) -> int:
-    """What ralph ends with when this escapes: a fault has its own, an `OSError` that nobody named is stdout's."""
-    if isinstance(error, RalphError):
-        return error.exit_code
-    return _UNWRITABLE if isinstance(error, OSError) else BUG
 
 
 def report_bug(error: Exception) -> int:

@@ -11,13 +11,14 @@ from ralph import __version__, footprint, gitrepo
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import RalphError
-from ralph.core.limits import Limit, Limits, Reasoning, Spend
+from ralph.core.limits import Limit, Reasoning, told_limits
 from ralph.core.run import Run, RunResult
+from ralph.core.status import Stopwatch
 from ralph.core.text import format_duration, format_money, plural
+from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
 from ralph.loop import STALLED
 from ralph.runners import OWN_TRANSCRIPTS
-from ralph.stopwatch import Stopwatch
 
 Lines = Iterator[tuple[str, str]]
 
@@ -177,19 +178,6 @@ def _tokens(run: Run) -> str:
 
 def spent_tokens(spend: Spend) -> str:
     return f"{spend.tokens:,} tokens" if spend.knows_tokens else "tokens unknown"
-
-
-def told_limits(limits: Limits) -> str:
-    """The limits that are set, in words; empty without any."""
-    said = [
-        plural(limits.iterations, "iteration") if limits.iterations else "",
-        format_duration(limits.duration) if limits.duration else "",
-        format_money(limits.cost_usd) if limits.cost_usd else "",
-        f"{limits.tokens:,} tokens" if limits.tokens else "",
-        f"{format_money(limits.iteration_cost_usd)} a session" if limits.iteration_cost_usd else "",
-        f"{limits.iteration_tokens:,} tokens a session" if limits.iteration_tokens else "",
-    ]
-    return " · ".join(filter(None, said))
 
 
 def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import environ, gitrepo, protected, settings
-from ralph.allowance import allowance
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.core import ndjson
 from ralph.core.errors import BlockedError, RepoError, UsageError
 from ralph.core.goal import Goal
-from ralph.core.limits import Spend
+from ralph.core.limits import allowance
 from ralph.core.run import Run
+from ralph.core.usage import Spend
 from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
 from ralph.runners.base import Runner

@@ -19,16 +19,15 @@ from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, Usa
 from ralph.core.events import Guided, RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act, Receipt, Word
 from ralph.core.run import Run, RunResult
-from ralph.core.text import timestamp
+from ralph.core.status import Stopwatch
+from ralph.core.text import both_ends, timestamp
 from ralph.dossier import Facts, dossier
-from ralph.excerpt import both_ends
 from ralph.files import replace_file
 from ralph.journal import Damaged, Journal, Saved, repo_key
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
-from ralph.stopwatch import Stopwatch
 from ralph.ui.telling import Detail
 from ralph.windows import EXCLUDES, Windows
 

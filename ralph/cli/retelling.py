@@ -13,9 +13,10 @@ from typing import BinaryIO
 from ralph import plugins
 from ralph.core import ndjson
 from ralph.core.errors import DiskError, RalphError, UsageError
-from ralph.core.events import Event, to_json
+from ralph.core.events import Event
+from ralph.core.ndjson import LineSplitter, Oversized
+from ralph.core.records import to_json
 from ralph.core.text import timestamp
-from ralph.lines import LineSplitter, Oversized
 from ralph.transcripts import TRANSCRIPTS
 from ralph.transcripts.reader import Reader
 from ralph.transcripts.sniffing import sniff

@@ -14,8 +14,9 @@ from ralph.cli.agents import ChosenAgent, unpriced_words
 from ralph.core.errors import DiskError, UsageError
 from ralph.core.events import Tag, Text
 from ralph.core.guidance import Act, Helm
-from ralph.core.limits import Limits, Spend
+from ralph.core.limits import Limits
 from ralph.core.text import timestamp
+from ralph.core.usage import Spend
 from ralph.files import replace_file
 from ralph.journal import Journal
 from ralph.mailbox import Mailbox

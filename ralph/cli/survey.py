@@ -19,8 +19,8 @@ from ralph.cli.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_
 from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.core.events import RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act
-from ralph.core.limits import Spend
 from ralph.core.text import format_duration, format_money, timestamp
+from ralph.core.usage import Spend
 from ralph.files import replace_file
 from ralph.journal import Journal, LogFiles, repo_key
 from ralph.prompts import MAP, Prompts

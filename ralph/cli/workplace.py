@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ralph import footprint, gitrepo, summaryfile
-from ralph.allowance import Allowance, allowance, for_summary
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
@@ -15,6 +14,7 @@ from ralph.cli.stage import Stage
 from ralph.condensing import CondensingKit, condense
 from ralph.core.events import CheckStarted, Event, SessionStarted
 from ralph.core.guidance import Helm, Word
+from ralph.core.limits import Allowance, allowance, for_summary
 from ralph.core.run import Run
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp

@@ -84,3 +84,14 @@ class Interrupted(BaseException):
         return {1: "SIGHUP", 2: "Ctrl-C (SIGINT)", 15: "SIGTERM"}.get(
             self.signal_number, f"signal {self.signal_number}"
         )
+
+
+BUG = 3
+_UNWRITABLE = 1
+
+
+def exit_code_of(error: Exception) -> int:
+    """What ralph ends with when this escapes: a fault has its own, an `OSError` that nobody named is stdout's."""
+    if isinstance(error, RalphError):
+        return error.exit_code
+    return _UNWRITABLE if isinstance(error, OSError) else BUG

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from ralph.core.errors import UsageError
-from ralph.nearest import did_you_mean
+from ralph.core.text import did_you_mean
 
 KEYS = (
     "title", "repo", "branch", "agent", "model", "reasoning", "check", "after", "priority",

@@ -1,13 +1,54 @@
 """One pursuit of a goal as a value: each step returns a new one."""
 
+import contextlib
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from ralph.core import ndjson
 from ralph.core.guidance import Guidance, Word
-from ralph.core.limits import Limit, Spend
+from ralph.core.limits import Limit
 from ralph.core.stall import Standstill
 from ralph.core.summary import Condensed
-from ralph.core.verdict import Verdict
-from ralph.history import History, Iteration
+from ralph.core.usage import Spend
+from ralph.core.verdict import Answer, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One finished step of a run; its commit is the proof that it happened."""
+
+    number: int
+    at: str
+    summary: str
+    commit: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The finished iterations, oldest first."""
+
+    iterations: tuple[Iteration, ...] = ()
+
+    @property
+    def next_number(self) -> int:
+        return self.iterations[-1].number + 1 if self.iterations else 1
+
+    @property
+    def last(self) -> Iteration | None:
+        return self.iterations[-1] if self.iterations else None
+
+    def recent(self, most: int) -> Sequence[Iteration]:
+        """The latest iterations, which a prompt quotes verbatim."""
+        return self.iterations[max(0, len(self.iterations) - most) :]
+
+    def since(self, number: int) -> Sequence[Iteration]:
+        """The iterations after the one of this number."""
+        return [item for item in self.iterations if item.number > number] if number else self.iterations
+
+    def after(self, iteration: Iteration) -> "History":
+        return replace(self, iterations=(*self.iterations, iteration))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +178,61 @@ class RunResult:
     limit: Limit | None = None
     not_before: float | None = None
     """It would have had to wait until then, for longer than its duration allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class IterationMessage:
+    """What the message of an iteration's commit says; `spend` is the run's, cumulative."""
+
+    goal: str
+    run: str
+    iteration: int
+    verdict: Verdict
+    spend: Spend
+    summary: str
+
+
+def read_message(message: str) -> IterationMessage | None:
+    """Read back what `commit_message` wrote; None if it is no iteration's message."""
+    body, _, last = message.rstrip().rpartition("\n\n")
+    trailers = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+    with contextlib.suppress(KeyError, ValueError):
+        cost = trailers["Ralph-Cost-USD"]
+        amount = 0.0 if cost == "unknown" else ndjson.amount(float(cost))
+        count = trailers["Ralph-Tokens"]
+        number, tokens = int(trailers["Ralph-Iteration"]), 0 if count == "unknown" else int(count)
+        if amount is None or number < 1 or tokens != ndjson.count(tokens):
+            return None  # no figure that ralph would have written
+        return IterationMessage(
+            trailers["Ralph-Goal"],
+            trailers["Ralph-Run"],
+            number,
+            Verdict(trailers["Ralph-Verdict"]),
+            Spend(amount, tokens, cost != "unknown", count != "unknown"),
+            body.partition("\n\n")[2].strip(),
+        )
+    return None
+
+
+_SCISSORS = "--- >8 ---"
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
+"""What would end the message, or colour and move the terminal of whoever reads the log."""
+
+
+def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend: Spend) -> str:
+    """Write the commit message of an iteration; cost and tokens are the run's, cumulative."""
+    trailers = {
+        "Ralph-Goal": goal,
+        "Ralph-Run": run,
+        "Ralph-Iteration": str(iteration),
+        "Ralph-Verdict": answer.verdict,
+        "Ralph-Cost-USD": repr(round(spend.cost_usd, 12)) if spend.costed else "unknown",
+        "Ralph-Tokens": str(spend.tokens) if spend.knows_tokens else "unknown",
+    }
+    # The trailers are the last paragraph, and git reads no other; unless a line before them looks like the start of
+    # a patch or like scissors, so such a line is indented. NUL would end the message.
+    lines = _CONTROLS.sub("", answer.summary).strip().splitlines()
+    body = "\n".join(f" {line}" if line.startswith("---") or _SCISSORS in line else line for line in lines)
+    return f"ralph: iteration {iteration}\n\n{body}\n\n" + "".join(
+        f"{name}: {value}\n" for name, value in trailers.items()
+    )

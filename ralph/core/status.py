@@ -1,6 +1,6 @@
 """Where a live run stands, by its latest events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ralph.core.activity import gist
@@ -25,7 +25,8 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.limits import Meter
+from ralph.core.text import instant
+from ralph.core.usage import Meter
 
 _OPEN_CALLS = 1000
 """Calls that are known by name while they are open, the oldest ones; what an agent begins beyond them is counted."""
@@ -212,3 +213,89 @@ class Track:
     def _is_open(self, call_id: str) -> bool:
         calls = self._stands.calls
         return call_id in self._begun or (bool(calls) and any(call.id == call_id for call in calls))
+
+
+_TELLING = {
+    ToolStart, ToolEnd, IterationStarted, SummaryStarted, SessionEnded, CheckStarted, CheckEnded, Waiting,
+    RunEnded,
+}  # fmt: skip
+_TIMED_CALLS = 1000
+"""Calls that are waited for: an agent may begin them without end."""
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds of each. Calls at the same time count once; what a session takes besides its calls is the model's."""
+
+    tools: float = 0.0
+    check: float = 0.0
+    waiting: float = 0.0
+    _sessions: float = 0.0
+    _session_began: float | None = None
+    _calls_began: float | None = None
+    _wait_began: float | None = None
+    _check_began: float | None = None
+    _open: set[str] | None = None
+
+    @property
+    def model(self) -> float:
+        """What sessions took, the start of the agent included, while no call was open."""
+        return max(0.0, self._sessions - self.tools)
+
+    def __call__(self, events: Sequence[Event], at: str, _lines: bytes = b"") -> None:
+        """Take in events of one moment."""
+        telling = [event for event in events if type(event) in _TELLING]
+        if telling and (now := instant(at)) is not None:
+            for event in telling:
+                self._take(event, now)
+
+    def _take(self, event: Event, now: float) -> None:
+        if self._wait_began is not None:
+            self.waiting += max(0.0, now - self._wait_began)
+            self._wait_began = None
+        match event:
+            case IterationStarted() | SummaryStarted():
+                self._session_began = now
+            case ToolStart():
+                self._call_begins(event.id, now)
+            case ToolEnd():
+                self._call_ends(event.id, now)
+            case SessionEnded():
+                self._end_session(now)
+            case CheckStarted():
+                self._check_began = now
+            case CheckEnded():
+                self.check += event.seconds
+                self._check_began = None
+            case RunEnded():
+                self._end_session(now)
+                if self._check_began is not None:  # it was cut off
+                    self.check += max(0.0, now - self._check_began)
+            case Waiting():
+                self._wait_began = now
+            case _:
+                pass
+
+    def _call_begins(self, call: str, now: float) -> None:
+        self._open = self._open or set()
+        if not self._open:
+            self._calls_began = now
+        if len(self._open) < _TIMED_CALLS:
+            self._open.add(call)
+
+    def _call_ends(self, call: str, now: float) -> None:
+        if self._open:
+            self._open.discard(call)
+            if not self._open:
+                self._end_calls(now)
+
+    def _end_calls(self, now: float) -> None:
+        if self._calls_began is not None:
+            self.tools += max(0.0, now - self._calls_began)
+        self._calls_began, self._open = None, None
+
+    def _end_session(self, now: float) -> None:
+        self._end_calls(now)
+        if self._session_began is not None:
+            self._sessions += max(0.0, now - self._session_began)
+        self._session_began = None

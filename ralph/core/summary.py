@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from ralph.core.limits import Spend
-from ralph.excerpt import both_ends
+from ralph.core.text import both_ends
+from ralph.core.usage import Spend
 
 RECENT = 10
 """Iterations that a prompt quotes where none are ever condensed."""

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import BinaryIO
 
 from ralph.core.errors import DiskError
+from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.files import open_to_append, write_all
 from ralph.handover import Handover
-from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import Guardian
 
 FINISH_GRACE = 10.0

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 
 from ralph.core.errors import UsageError
+from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.files import open_to_append
-from ralph.lines import LineSplitter, Oversized
 from ralph.process.guardian import StartError
 from ralph.process.starting import deaf_to_ctrl_z, hear_ctrl_z
 

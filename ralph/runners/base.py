@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from ralph.allowance import NO_BOUNDS, Allowance
 from ralph.core.errors import UsageError
-from ralph.core.limits import Reasoning
+from ralph.core.limits import NO_BOUNDS, Allowance, Reasoning
 from ralph.core.verdict import Reply
 from ralph.runners.options import AgentOptions
 

@@ -28,8 +28,8 @@ from ralph.core.events import (
     TurnEnded,
     Usage,
 )
-from ralph.core.limits import USUAL_WINDOW, context_pct
 from ralph.core.ndjson import count, mapping, sequence, text
+from ralph.core.usage import USUAL_WINDOW, context_pct
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.figures import Figures
 from ralph.transcripts.opentools import OpenTools

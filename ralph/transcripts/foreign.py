@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import cast, get_args
 
-from ralph.core.events import Event, Meta, Tag, Text, from_json, to_json
+from ralph.core.events import Event, Meta, Tag, Text
+from ralph.core.records import from_json, to_json
 from ralph.transcripts.base import Capabilities, Transcript
 
 _EVENTS = tuple(kind for kind in get_args(Event))

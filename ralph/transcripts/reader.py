@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ralph.core import ndjson
 from ralph.core.events import Event, Meta, Tag, Text
-from ralph.lines import Oversized
+from ralph.core.ndjson import Oversized
 from ralph.transcripts.base import Transcript
 
 _READ_WHOLE = 4 << 20

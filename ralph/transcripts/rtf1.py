@@ -4,19 +4,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ralph.core import ndjson
-from ralph.core.events import (
-    AGENT_TYPES,
-    MOST_TOKENS,
-    Event,
-    Meta,
-    Tag,
-    Text,
-    ToolEnd,
-    ToolOutput,
-    ToolStart,
-    Usage,
-    from_json,
-)
+from ralph.core.events import AGENT_TYPES, MOST_TOKENS, Event, Meta, Tag, Text, ToolEnd, ToolOutput, ToolStart, Usage
+from ralph.core.records import from_json
 from ralph.transcripts.base import Capabilities
 from ralph.transcripts.opentools import OpenTools
 from ralph.transcripts.plain import SENTINEL, said

@@ -4,8 +4,8 @@ import re
 
 from ralph.core.activity import Digest, ToolRow
 from ralph.core.events import Usage
-from ralph.core.limits import total_tokens
 from ralph.core.text import format_duration, format_money, plural
+from ralph.core.usage import total_tokens
 from ralph.ui.sanitise import one_line
 
 _PLAN_LINES = 6

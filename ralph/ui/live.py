@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from ralph.core.events import Event, SessionEnded
-from ralph.core.limits import Limits, Meter, Spend
+from ralph.core.limits import Limits
 from ralph.core.status import Standing, Track
+from ralph.core.usage import Meter, Spend
 from ralph.ui.backlog import Backlog, Item, Taken
 from ralph.ui.console import Console
 from ralph.ui.foot import Foot

@@ -7,7 +7,8 @@ import pytest
 from ralph.batch.bulletin import Budget
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.purse import Purse, Share, share_of
-from ralph.core.limits import Limit, Limits, Spend
+from ralph.core.limits import Limit, Limits
+from ralph.core.usage import Spend
 
 
 def goal(number: int, cost: float = 0.0, tokens: int = 0, state: State = State.QUEUED) -> BatchGoal:

@@ -25,8 +25,8 @@ from ralph.core.events import (
     ToolStart,
     ToolStatus,
     Usage,
-    to_json,
 )
+from ralph.core.records import to_json
 from ralph.ui.columns import width
 from ralph.ui.paint import painted, plain
 from ralph.ui.telling import Detail

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from ralph.core.events import from_json, to_json
+from ralph.core.records import from_json, to_json
 from tests.support.batches import Batch, merged_goals, require_linear
 from tests.support.earlier_state import (
     FIXTURES,

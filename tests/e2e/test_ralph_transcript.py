@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.core.events import from_json
+from ralph.core.records import from_json
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.waiting import wait_until
 

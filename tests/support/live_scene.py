@@ -27,8 +27,9 @@ from ralph.core.events import (
     Waiting,
 )
 from ralph.core.guidance import Helm
-from ralph.core.limits import Limits, Spend
+from ralph.core.limits import Limits
 from ralph.core.text import instant
+from ralph.core.usage import Spend
 from ralph.ui.console import Console
 from ralph.ui.live import Course, Ground, LiveView
 from ralph.ui.outlet import Outlet

@@ -25,8 +25,8 @@ from ralph.core.events import (
     ToolStatus,
     TurnEnded,
     Usage,
-    to_json,
 )
+from ralph.core.records import to_json
 from ralph.transcripts.claude import ClaudeTranscript
 from tests.support.rows import rows
 from tests.transcripts import captures

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ralph.core.events import Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, TurnEnded, Usage
-from ralph.lines import LONGEST_LINE, Oversized, lines_in
+from ralph.core.ndjson import LONGEST_LINE, Oversized, lines_in
 from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.plain import PlainTranscript
 from ralph.transcripts.reader import Reader, events_in

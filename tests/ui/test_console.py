@@ -35,8 +35,8 @@ from ralph.core.events import (
     TurnEnded,
     Usage,
     Waiting,
-    to_json,
 )
+from ralph.core.records import to_json
 from ralph.ui.console import Console, json_screen
 from ralph.ui.outlet import Outlet
 from ralph.ui.telling import Detail

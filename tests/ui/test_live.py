@@ -26,7 +26,8 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.guidance import Act, Helm
-from ralph.core.limits import Limits, Spend
+from ralph.core.limits import Limits
+from ralph.core.usage import Spend
 from ralph.ui.console import Console
 from ralph.ui.live import Course, Ground, LiveView
 from ralph.ui.outlet import Outlet

@@ -22,9 +22,10 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.limits import Limits, Meter, Spend
+from ralph.core.limits import Limits
 from ralph.core.status import Standing
 from ralph.core.text import instant, timestamp
+from ralph.core.usage import Meter, Spend
 from ralph.ui.columns import width
 from ralph.ui.paint import Tone, painted, plain
 from ralph.ui.statusline import status_line

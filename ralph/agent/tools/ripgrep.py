@@ -18,7 +18,7 @@ from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.outcomes import INTERRUPTED, failed
 from ralph.core import ndjson
 from ralph.core.errors import DiskError
-from ralph.lines import Oversized
+from ralph.core.ndjson import Oversized
 from ralph.process.child import Child
 from ralph.process.guardian import Guardian, StartError
 from ralph.searchpath import loading_outside, outside

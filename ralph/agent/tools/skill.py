@@ -6,7 +6,7 @@ from ralph.agent.skills import find_skill
 from ralph.agent.tools.arguments import schema, text_argument
 from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.outcomes import rejected
-from ralph.nearest import did_you_mean
+from ralph.core.text import did_you_mean
 
 
 class Skill:

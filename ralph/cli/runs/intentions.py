@@ -14,13 +14,12 @@ from ralph.batch.plan import whole_order
 from ralph.batch.premises import premises
 from ralph.batch.remotes import without_password
 from ralph.batch.store import open_store
-from ralph.cli.greeting import told_limits
 from ralph.cli.runs import documents
 from ralph.cli.runs.queues import Whereabouts, existing
 from ralph.cli.runs.tables import waiting
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
-from ralph.core.limits import Limits
+from ralph.core.limits import Limits, told_limits
 from ralph.settings import Settings
 from ralph.ui.sanitise import one_line
 

@@ -14,7 +14,7 @@ from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
     from ralph.core.events import Event
-    from ralph.lines import Oversized
+    from ralph.core.ndjson import Oversized
     from ralph.ui.console import Console
 
 _TICK = 0.5

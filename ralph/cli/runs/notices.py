@@ -10,10 +10,9 @@ from ralph.batch.news import Kind, News
 from ralph.batch.plan import LIMIT
 from ralph.batch.remotes import without_password
 from ralph.batch.worker import Worked
-from ralph.cli.faults import BUG, exit_code_of
 from ralph.cli.runs import tables
 from ralph.cli.runs.queues import Whereabouts
-from ralph.core.errors import RalphError
+from ralph.core.errors import BUG, RalphError, exit_code_of
 from ralph.notifying import Notice, Notifier, Occasion
 
 

@@ -6,8 +6,9 @@ from io import FileIO
 from pathlib import Path
 
 from ralph.core import ndjson
-from ralph.core.events import Event, RunEnded, RunStarted, from_json
-from ralph.lines import LineSplitter, Oversized
+from ralph.core.events import Event, RunEnded, RunStarted
+from ralph.core.ndjson import LineSplitter, Oversized
+from ralph.core.records import from_json
 from ralph.ui.paint import Tone
 from ralph.ui.telling import Said
 

@@ -88,7 +88,7 @@ def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known"
 def _state(written: str | None) -> str | None:
     from ralph.batch.goals import State
     from ralph.core.errors import UsageError
-    from ralph.nearest import did_you_mean
+    from ralph.core.text import did_you_mean
 
     if written is not None and written not in list(State):
         raise UsageError(f"--state: {written!r} is not one of {', '.join(State)}{did_you_mean(written, State)}")

@@ -167,10 +167,10 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
     from ralph.batch.goals import State
     from ralph.batch.sole import sole_worker
     from ralph.batch.worker import Worked, WorkOrder
-    from ralph.cli.faults import exit_code_of
     from ralph.cli.runs.notices import BatchNotices
     from ralph.cli.runs.queues import made
     from ralph.cli.serving import serve
+    from ralph.core.errors import exit_code_of
 
     place, progress = order.place, order.progress
     store = made(place)

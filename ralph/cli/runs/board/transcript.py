@@ -8,8 +8,8 @@ from pathlib import Path
 from ralph.batch.bulletin import Sight
 from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.runfile import RunFile, event_in, framed
-from ralph.core.limits import Meter, Spend
 from ralph.core.status import Standing
+from ralph.core.usage import Meter, Spend
 from ralph.ui.paint import Line, Tone
 from ralph.ui.statusline import status_line
 from ralph.ui.telling import Detail
