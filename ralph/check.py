@@ -10,8 +10,8 @@ from pathlib import Path
 from ralph.core.errors import UsageError
 from ralph.core.ndjson import Oversized
 from ralph.core.text import Excerpt, format_duration
-from ralph.process.child import Child
-from ralph.process.guardian import Guardian, StartError
+from ralph.system.child import Child
+from ralph.system.guardian import Guardian, StartError
 
 _CANNOT_START = 127
 _BINARY = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")

@@ -8,7 +8,7 @@ from typing import cast
 import tomli_w
 
 from ralph.core.errors import DiskError, UsageError
-from ralph.files import replace_file
+from ralph.system.files import replace_file
 
 
 def read(path: Path, known: Collection[str]) -> dict[str, object]:

@@ -24,7 +24,14 @@ from ralph.core.stall import Mark, Standstill
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
-from ralph.files import append_line, make_private_directory, named_in_faults, open_to_append, replace_file, require_room
+from ralph.system.files import (
+    append_line,
+    make_private_directory,
+    named_in_faults,
+    open_to_append,
+    replace_file,
+    require_room,
+)
 
 VERSION = 1
 

@@ -13,9 +13,9 @@ from ralph.core.stall import Mark, words_of
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.patience import Patience
 from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.system.clock import Patience
 
 
 class Committed(Protocol):

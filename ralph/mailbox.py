@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ralph.core import ndjson
 from ralph.core.guidance import Act, Word
-from ralph.files import append_line, open_to_append
+from ralph.system.files import append_line, open_to_append
 
 _FILE = "steering.jsonl"
 _KEY = "key"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import UsageError
-from ralph.files import named_in_faults
+from ralph.system.files import named_in_faults
 
 NAMES = ("config.toml", "check", "setup", "prompts", "pricing.toml", "codebase-map.md")
 

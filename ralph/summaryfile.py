@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.summary import Summary
-from ralph.files import replace_file
+from ralph.system.files import replace_file
 
 _FIRST_LINE = re.compile(r"# Iterations 1-([1-9][0-9]{0,8}) of run (\S+), goal (\S+)")
 _LARGEST = 1 << 16

@@ -14,8 +14,8 @@ import tomli_w
 
 from ralph.core.errors import StateError, UsageError
 from ralph.envrc.sources import NAME, Envrc
-from ralph.files import make_private_directory, named_in_faults, replace_file
 from ralph.journal import repo_key
+from ralph.system.files import make_private_directory, named_in_faults, replace_file
 
 DIRENV = "direnv"
 NOBODY = "nobody"

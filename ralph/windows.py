@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ralph.core import ndjson
 from ralph.core.errors import DiskError
-from ralph.files import overwrite_file, replace_file
+from ralph.system.files import overwrite_file, replace_file
 
 EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
 """Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ralph.process.asking import Reply, ask
+from ralph.system.programs import Reply, ask
 from tests.support.waiting import is_alive, pid_in, wait_until
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ralph.check import Check, CheckReport, find_check, run_check
 from ralph.core.errors import UsageError
-from ralph.process.guardian import Guardian
+from ralph.system.guardian import Guardian
 
 PATH = os.environ["PATH"]
 GUARDIAN = Guardian()

@@ -21,9 +21,9 @@ from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
-from ralph.files import make_private_directory, replace_file
 from ralph.journal import Damaged, Journal, Saved, mode_of, repo_key
 from ralph.repolock import RepoLock
+from ralph.system.files import make_private_directory, replace_file
 
 TEXT = st.text(st.characters(), max_size=60)
 
@@ -329,7 +329,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from ralph.core.errors import DiskError
-from ralph.files import replace_file
+from ralph.system.files import replace_file
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
     replace_file(Path(sys.argv[1]), "n" * 100_000)

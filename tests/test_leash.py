@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from ralph.core.errors import UsageError
-from ralph.process.guardian import StartError
-from ralph.process.leash import Leashed, heed_leash
+from ralph.system.guardian import StartError
+from ralph.system.leash import Leashed, heed_leash
 from tests.support.git_repos import git
 from tests.support.goals import write_check, write_goal
 from tests.support.ralph_process import Ralph
@@ -29,7 +29,7 @@ RALPH = [sys.executable, "-P", "-m", "ralph"]
 PARENT = """
 import json, os, sys, threading
 from pathlib import Path
-from ralph.process.leash import Leashed
+from ralph.system.leash import Leashed
 
 def follow(number, argv, cwd):
     log = Path(f"stderr-{number}")
@@ -181,7 +181,7 @@ def test_leaving_ends_a_child_that_never_reads_nor_listens(tmp_path: Path) -> No
 def test_each_holds_its_own_leash_and_nobody_elses(tmp_path: Path) -> None:
     """One whose leash is let go of ends, though others live that were started before and after it."""
     before = _descriptors()
-    code = "from ralph.process.leash import heed_leash; heed_leash('stdin')\n"
+    code = "from ralph.system.leash import heed_leash; heed_leash('stdin')\n"
     code += "import time; print(1, flush=True); time.sleep(600)"
     with ExitStack() as stack:
         children = [stack.enter_context(python(tmp_path, code)) for _ in range(12)]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from ralph.core.ndjson import Oversized
-from ralph.process.child import Child
-from ralph.process.guardian import Guardian, StartError
-from ralph.process.signals import Signals
+from ralph.system.child import Child
+from ralph.system.guardian import Guardian, StartError
+from ralph.system.signals import Signals
 from tests.support.waiting import PATIENCE, is_alive, pid_in, wait_until
 
 
@@ -369,7 +369,7 @@ def test_a_stopped_guardian_still_passes_on_that_the_child_is_to_end(tmp_path: P
 
 NO_MORE_PROCESSES = """
 import os, resource, sys
-from ralph.process.guardian import Guardian, StartError
+from ralph.system.guardian import Guardian, StartError
 if os.geteuid() == 0:  # for whom there is no such limit
     os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

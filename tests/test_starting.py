@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.process.leash import Leashed
+from ralph.system.leash import Leashed
 from tests.support.waiting import PATIENCE, kill_tree, wait_until
 
 STOPS = 25
@@ -21,8 +21,8 @@ JOB = """
 import os, signal, subprocess, sys, threading, time
 from pathlib import Path
 from ralph.process.errands import Errands
-from ralph.process.leash import Leashed
-from ralph.process.asking import ask, run_to_end
+from ralph.system.leash import Leashed
+from ralph.system.programs import ask, run_to_end
 from ralph.process.starting import user_to_fork_for
 
 here, env = Path(sys.argv[1]), dict(os.environ)
@@ -83,7 +83,7 @@ def test_a_job_that_starts_programs_stops_for_ctrl_z(tmp_path: Path, way: str) -
 
 def test_a_ralph_on_a_leash_hands_no_blocked_signal_on(tmp_path: Path) -> None:
     program = (
-        "import os, signal; from ralph.process.leash import LEASH, heed_leash; heed_leash(os.environ[LEASH]);"
+        "import os, signal; from ralph.system.leash import LEASH, heed_leash; heed_leash(os.environ[LEASH]);"
         "print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
     )
     child = Leashed(

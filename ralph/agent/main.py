@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, assert_never
 
-from ralph import environ
 from ralph.agent.assemble import Session, assemble, tell
 from ralph.agent.conversation import answer
 from ralph.agent.flags import FLAGS, BadUsage, Use, parse
@@ -27,7 +26,8 @@ from ralph.agent.toolbox import Leaving
 from ralph.core.errors import RalphError
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.handover import Handover
-from ralph.process.signals import SIGINT, Signals
+from ralph.system import environ
+from ralph.system.signals import SIGINT, Signals
 
 _CHUNK = 1 << 16
 _PIPE_PATIENCE = 3.0

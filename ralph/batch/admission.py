@@ -11,7 +11,7 @@ from ralph.batch.mirror import USUAL
 from ralph.batch.news import Kind
 from ralph.batch.repositories import TRYING_AGAIN, Repository
 from ralph.core.goal import parse_goal
-from ralph.notifying import Occasion
+from ralph.system.notify import Occasion
 
 
 class Admission:

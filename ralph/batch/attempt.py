@@ -29,9 +29,9 @@ from ralph.core.records import from_json
 from ralph.core.text import both_ends
 from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
-from ralph.files import make_private_directory, replace_file
 from ralph.gitcommand import GitKilled
-from ralph.process.leash import Leashed
+from ralph.system.files import make_private_directory, replace_file
+from ralph.system.leash import Leashed
 
 _UNUSABLE = 2
 _LONGEST = 4_000

@@ -12,7 +12,7 @@ from ralph.batch.news import Kind, News
 from ralph.core.errors import RalphError
 from ralph.core.status import Standing
 from ralph.core.usage import Spend
-from ralph.notifying import Occasion
+from ralph.system.notify import Occasion
 
 MOMENT = 0.5
 """Seconds after which a thread that waits looks whether it is asked to end."""

@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateColumn
 
 from ralph.core.errors import QueueError, StateError, UsageError
 from ralph.core.secrets import without_secrets
-from ralph.files import make_private_directory, named_in_faults
+from ralph.system.files import make_private_directory, named_in_faults
 
 if TYPE_CHECKING:  # loaded where a queue is a SQLite file
     import sqlite3

@@ -18,8 +18,8 @@ from ralph.batch.places import place_of
 from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.batch.removal import remove_tree
 from ralph.core.errors import RepoError, UsageError
-from ralph.files import make_private_directory, named_in_faults, replace_file
 from ralph.gitcommand import GitKilled, git_output, lived, run_clone, run_git, succeeded
+from ralph.system.files import make_private_directory, named_in_faults, replace_file
 
 __all__ = ["Base", "Mirror", "Unreachable", "open_mirror"]
 

@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import environ
-from ralph.process.asking import ask
+from ralph.system import environ
+from ralph.system.programs import ask
 
 _LIMIT = 120.0
 _MOST = 20_000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ralph.batch.merging import CheckOutcome
 from ralph.core import ndjson
-from ralph.files import make_private_directory
-from ralph.process.leash import Leashed
+from ralph.system.files import make_private_directory
+from ralph.system.leash import Leashed
 
 
 def check_checkout(

@@ -16,8 +16,8 @@ from ralph.batch.plan import Ended, Fate, fate, retry_or_stuck
 from ralph.batch.reserving import release
 from ralph.batch.trying import Trying
 from ralph.core.errors import DiskError, QueueError, RalphError
-from ralph.files import make_private_directory, replace_file
-from ralph.notifying import Occasion, occasion_of
+from ralph.system.files import make_private_directory, replace_file
+from ralph.system.notify import Occasion, occasion_of
 
 
 class Pursuing:

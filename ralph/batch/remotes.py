@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import environ
 from ralph.batch.bare import Bare
 from ralph.core.errors import RepoError, UsageError
 from ralph.gitcommand import GitKilled, last_line, run_git
 from ralph.gitrepo import local_path, require_source
+from ralph.system import environ
 
 PATIENCE = 3600.0
 """Seconds after which a fetch or a push is given up, whatever it does: git:// and hooks have no limit of their own."""

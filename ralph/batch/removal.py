@@ -9,7 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
-from ralph.files import named_in_faults
+from ralph.system.files import named_in_faults
 
 _ITSELF = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """A directory itself, also one that may not be read; fails for a link."""

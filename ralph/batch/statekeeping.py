@@ -7,7 +7,7 @@ and what they cost; the summary of older iterations stands nowhere else.
 from pathlib import Path
 
 from ralph.batch.mirror import Mirror
-from ralph.files import make_private_directory, replace_file
+from ralph.system.files import make_private_directory, replace_file
 
 _FILES = ("progress.jsonl", "summary.md", "run.json")
 _TAKEN_UP = "summary.md"

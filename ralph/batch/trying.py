@@ -31,7 +31,7 @@ from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.gitcommand import GitKilled
 from ralph.journal import Journal, Saved
-from ralph.notifying import Occasion
+from ralph.system.notify import Occasion
 from ralph.transcripts import TRANSCRIPTS
 
 

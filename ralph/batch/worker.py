@@ -21,7 +21,7 @@ from ralph.core.errors import Interrupted, QueueError
 from ralph.core.guidance import Act
 from ralph.core.text import timestamp
 from ralph.mailbox import Mailbox
-from ralph.process.signals import Signals
+from ralph.system.signals import Signals
 
 _PATIENCE = {1: 60.0, 2: 20.0}
 """Seconds that goals at work have to end, asked once and asked twice: an agent has 25 of them."""

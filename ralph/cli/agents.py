@@ -13,9 +13,9 @@ from ralph.core.errors import BlockedError, UsageError
 from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
-from ralph.process.asking import ask
 from ralph.runners.base import Request, Runner
 from ralph.settings import Mode, Settings
+from ralph.system.programs import ask
 from ralph.transcripts.base import Transcript
 from ralph.transcripts.claude import ClaudeTranscript
 

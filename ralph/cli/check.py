@@ -22,8 +22,8 @@ def check(
     As in a run: with its settings, a trusted .envrc and its time limit, and so that nothing of it is left. Nothing is
     committed or kept. Exit codes: 0 green, 1 red or out of time, 2 no check or bad input, 129/130/143 by a signal.
     """
-    from ralph import environ
-    from ralph.process.leash import LEASH, heed_leash
+    from ralph.system import environ
+    from ralph.system.leash import LEASH, heed_leash
 
     heed_leash(environ.taken(LEASH))
 

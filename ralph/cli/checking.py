@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from ralph import environ, gitrepo, protected, settings
+from ralph import gitrepo, protected, settings
 from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, passed_over, stands, surround
@@ -15,6 +15,7 @@ from ralph.core import ndjson
 from ralph.core.errors import Interrupted, UsageError
 from ralph.core.text import format_duration
 from ralph.gitrepo import Repo
+from ralph.system import environ
 from ralph.trust import refuse_sessions
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible

@@ -18,8 +18,9 @@ def show(
     """Show every setting, its value and where it comes from."""
     if context.invoked_subcommand is not None:
         return
-    from ralph import environ, settings
+    from ralph import settings
     from ralph.core import ndjson
+    from ralph.system import environ
 
     loaded = settings.load(env=environ.without_redirections(), root=_project())
     rows = {
@@ -48,7 +49,8 @@ def set_(
     ] = False,
 ) -> None:
     """Set a key in your own configuration, or in the project's."""
-    from ralph import environ, settings
+    from ralph import settings
+    from ralph.system import environ
 
     root = _project()
     if project and root is None:

@@ -5,9 +5,10 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from ralph import environ, settings
+from ralph import settings
 from ralph.core.errors import BUG, RalphError
 from ralph.core.text import both_ends
+from ralph.system import environ
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 

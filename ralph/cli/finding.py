@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from ralph import environ, gitrepo, settings
+from ralph import gitrepo, settings
 from ralph.core.errors import UsageError
 from ralph.roster import Roster
+from ralph.system import environ
 
 
 def roster() -> Roster:

@@ -11,7 +11,7 @@ from ralph.core.failures import End
 from ralph.core.goal import Goal
 from ralph.core.run import RunResult
 from ralph.core.text import timestamp
-from ralph.notifying import Notice, Notifier, Occasion, occasion_of
+from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import environ, gitrepo, protected, settings
+from ralph import gitrepo, protected, settings
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.core import ndjson
@@ -20,6 +20,7 @@ from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
 from ralph.runners.base import Runner
 from ralph.settings import Settings
+from ralph.system import environ
 from ralph.trust import refuse_sessions
 
 

@@ -22,12 +22,12 @@ from ralph.core.run import Run, RunResult
 from ralph.core.status import Stopwatch
 from ralph.core.text import both_ends, timestamp
 from ralph.dossier import Facts, dossier
-from ralph.files import replace_file
 from ralph.journal import Damaged, Journal, Saved, repo_key
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
+from ralph.system.files import replace_file
 from ralph.ui.telling import Detail
 from ralph.windows import EXCLUDES, Windows
 

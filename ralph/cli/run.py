@@ -57,8 +57,8 @@ def run(
     Exit codes: 0 done, 1 failed, 2 bad usage or input, 3 a bug in ralph, 4 a limit was reached, 5 stalled, 6 blocked,
     129/130/143 stopped by a signal; 130 also by `ralph stop`.
     """
-    from ralph import environ
-    from ralph.process.leash import LEASH, heed_leash
+    from ralph.system import environ
+    from ralph.system.leash import LEASH, heed_leash
 
     heed_leash(environ.taken(LEASH))  # before all that takes time: who started us may be gone by now
 

@@ -22,7 +22,7 @@ from ralph.batch.repositories import Repositories
 from ralph.batch.store import Store
 from ralph.batch.worker import QueueWorker, Worked, WorkOrder
 from ralph.core.errors import QueueError
-from ralph.process.signals import Signals
+from ralph.system.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
 """Seconds for which a lock of another process's on the queue is waited for: nobody may be there; then, somebody is."""

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph import environ, lifetime
+from ralph import lifetime
 from ralph.accounts import recall
 from ralph.cli.agents import ChosenAgent, unpriced_words
 from ralph.core.errors import DiskError, UsageError
@@ -17,17 +17,18 @@ from ralph.core.guidance import Act, Helm
 from ralph.core.limits import Limits
 from ralph.core.text import timestamp
 from ralph.core.usage import Spend
-from ralph.files import replace_file
 from ralph.journal import Journal
 from ralph.mailbox import Mailbox
-from ralph.patience import Nap, Patience
-from ralph.process.child import Child
-from ralph.process.guardian import Guardian
-from ralph.process.signals import SIGINT, Signals, suspend
 from ralph.recorder import Recorder, Screen
 from ralph.runners import account_of
 from ralph.runners.base import Launch
 from ralph.session import Logs, SessionKit
+from ralph.system import environ
+from ralph.system.child import Child
+from ralph.system.clock import Nap, Patience
+from ralph.system.files import replace_file
+from ralph.system.guardian import Guardian
+from ralph.system.signals import SIGINT, Signals, suspend
 from ralph.ui.console import Console, json_screen
 from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.outlet import Outlet

@@ -84,10 +84,10 @@ def _steered(goal: str | None, act: str) -> "Entry":
 
 
 def _post(run: "Entry", act: "Act", text: str) -> int:
-    from ralph import environ
     from ralph.core.text import timestamp
     from ralph.journal import Journal, Saved
     from ralph.mailbox import Mailbox
+    from ralph.system import environ
 
     saved = Journal(run.directory).load()
     if isinstance(saved, Saved) and saved.run.id == environ.without_redirections().get("RALPH_RUN_ID"):

@@ -16,10 +16,10 @@ from ralph.core.text import timestamp
 from ralph.envrc import direnv, sources, static
 from ralph.envrc.sources import MISSING, NAME, Envrc
 from ralph.envrc.variables import Variables, let_through
-from ralph.files import named_in_faults, replace_file
 from ralph.journal import repo_key
-from ralph.process.guardian import Guardian
-from ralph.process.signals import Signals
+from ralph.system.files import named_in_faults, replace_file
+from ralph.system.guardian import Guardian
+from ralph.system.signals import Signals
 from ralph.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 
 

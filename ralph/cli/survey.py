@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph import __version__, environ, gitrepo, protected, settings
+from ralph import __version__, gitrepo, protected, settings
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.notices import note_on_stderr
@@ -21,13 +21,14 @@ from ralph.core.events import RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
-from ralph.files import replace_file
 from ralph.journal import Journal, LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
 from ralph.runners.base import Request
 from ralph.scouting import ScoutKit, Survey, scout
+from ralph.system import environ
+from ralph.system.files import replace_file
 from ralph.ui.telling import Detail
 
 NO_GOAL = "ralph understand"

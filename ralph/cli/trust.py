@@ -19,11 +19,12 @@ def trust(
     """
     import time
 
-    from ralph import environ, gitrepo, settings
+    from ralph import gitrepo, settings
     from ralph.cli.surroundings import stands
     from ralph.core.errors import UsageError
     from ralph.core.text import timestamp
     from ralph.envrc import direnv, sources
+    from ralph.system import environ
     from ralph.trust import TrustStore, refuse_sessions
     from ralph.ui.sanitise import visible
 

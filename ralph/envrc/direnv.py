@@ -21,9 +21,9 @@ import tomli_w
 from ralph.core import ndjson
 from ralph.core.text import format_duration
 from ralph.envrc.sources import Envrc
-from ralph.files import make_private_directory
-from ralph.process.child import Child
-from ralph.process.guardian import Guardian, StartError
+from ralph.system.child import Child
+from ralph.system.files import make_private_directory
+from ralph.system.guardian import Guardian, StartError
 
 _STATE = {"DIRENV_DIFF", "DIRENV_DIR", "DIRENV_FILE", "DIRENV_WATCHES", "DIRENV_DUMP_FILE_PATH", "DIRENV_IN_ENVRC"}
 """What a shell's hook left in the environment: with it direnv would say that there is nothing to do."""

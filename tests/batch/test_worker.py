@@ -22,7 +22,7 @@ from ralph.batch.purse import Purse
 from ralph.batch.repositories import Repositories
 from ralph.batch.store import Store, open_store
 from ralph.batch.worker import QueueWorker, WorkOrder
-from ralph.process.signals import Signals
+from ralph.system.signals import Signals
 
 
 @dataclass

@@ -25,7 +25,7 @@ from ralph.cli.runs.board.showing import Showing
 from ralph.cli.runs.board.source import Source
 from ralph.cli.runs.progress import Progress
 from ralph.cli.runs.queues import Whereabouts
-from ralph.process.signals import Signals
+from ralph.system.signals import Signals
 from tests.board import boards
 from tests.support.hostile import TEXTS, steering
 from tests.support.terminal import Screen

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.process.leash import Leashed
+from ralph.system.leash import Leashed
 from tests.support.git_repos import commit_all, git
 from tests.support.goals import write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph

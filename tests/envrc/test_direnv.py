@@ -7,7 +7,7 @@ import pytest
 
 from ralph.envrc.direnv import Failure, Word, export, word_on
 from ralph.envrc.sources import look
-from ralph.process.guardian import Guardian
+from ralph.system.guardian import Guardian
 from tests.support import tools
 
 

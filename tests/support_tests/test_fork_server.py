@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.process.guardian import Guardian
+from ralph.system.guardian import Guardian
 from tests.support.fork_server import Forks
 from tests.support.ralph_process import Ralph
 

@@ -16,8 +16,8 @@ from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import INTERRUPTED, failed
 from ralph.core.errors import DiskError
-from ralph.process.child import Child
-from ralph.process.guardian import Guardian, StartError
+from ralph.system.child import Child
+from ralph.system.guardian import Guardian, StartError
 
 _DEFAULT_TIMEOUT, _MOST_TIMEOUT = 120_000, 600_000
 _POLL = 0.1

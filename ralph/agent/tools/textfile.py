@@ -4,7 +4,7 @@ import codecs
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.files import replace_file
+from ralph.system.files import replace_file
 
 _HEAD = 8192
 BYTE_ORDER_MARK = "\ufeff"

@@ -70,9 +70,9 @@ def wishes(
     trust_envrc: bool,
 ) -> "Wishes":
     """What the command line says of every goal."""
-    from ralph import environ
     from ralph.batch.manifest import Wishes
     from ralph.core.errors import UsageError
+    from ralph.system import environ
     from ralph.trust import refuse_sessions
 
     if trust_envrc:

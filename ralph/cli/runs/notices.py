@@ -13,7 +13,7 @@ from ralph.batch.worker import Worked
 from ralph.cli.runs import tables
 from ralph.cli.runs.queues import Whereabouts
 from ralph.core.errors import BUG, RalphError, exit_code_of
-from ralph.notifying import Notice, Notifier, Occasion
+from ralph.system.notify import Notice, Notifier, Occasion
 
 
 class BatchNotices:

@@ -14,7 +14,7 @@ def watch(db: flags.Db = None) -> None:
     """
     from ralph.cli.runs.queues import existing, missing, whereabouts
     from ralph.core.errors import Interrupted, UsageError
-    from ralph.process.signals import Signals
+    from ralph.system.signals import Signals
     from ralph.ui.terminal import is_attended, terminal
 
     place = whereabouts(db)

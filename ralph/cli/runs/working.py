@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # loaded when a command is called
     from ralph.batch.worker import Worked
     from ralph.cli.runs.progress import Progress
     from ralph.cli.runs.queues import Whereabouts
-    from ralph.process.signals import Signals
+    from ralph.system.signals import Signals
 
 Max = Annotated[str | None, typer.Option("--max", metavar="N", help="How many goals may run at once; 2 unless set.")]
 MergeUnproven = Annotated[

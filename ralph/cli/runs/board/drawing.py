@@ -20,7 +20,7 @@ from ralph.cli.runs.board.table import elapsed
 from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
 from ralph.cli.runs.queues import Whereabouts
-from ralph.process.signals import suspend
+from ralph.system.signals import suspend
 from ralph.ui.canvas import Canvas
 from ralph.ui.gauges import lasting
 from ralph.ui.keys import Keyboard

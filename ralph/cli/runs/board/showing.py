@@ -8,7 +8,7 @@ from ralph.cli.runs.board.drawing import Drawing, Ground
 from ralph.cli.runs.board.source import Source
 from ralph.cli.runs.progress import Progress
 from ralph.cli.runs.queues import Whereabouts
-from ralph.process.signals import SIGINT, Signals
+from ralph.system.signals import SIGINT, Signals
 
 _LONGEST_END = 75.0
 """Seconds that the end of a worker waits for its view: somewhat more than an outlet waits for its reader."""

@@ -1,0 +1,1 @@
+"""The machine: processes, signals, files, the environment, the clock."""
