@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
-from ralph.process.starting import user_to_fork_for
-from ralph.searchpath import loading_outside, outside
 from ralph.system import environ
-from ralph.system.programs import ask, run_to_end
+from ralph.system.programs import ask, loading_outside, outside, run_to_end, user_to_fork_for
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",

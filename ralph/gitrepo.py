@@ -14,8 +14,8 @@ from pathlib import Path
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.secrets import looks_secret
 from ralph.gitcommand import git_output, last_line, run_clone, run_git, succeeded
-from ralph.process.others import running_in
 from ralph.system.files import make_private_directory
+from ralph.system.programs import running_in
 
 _FAR_ENOUGH = 20_000
 """Commits to look through for those of a lost run."""

@@ -13,8 +13,8 @@ from typing import BinaryIO, Self
 
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
-from ralph.process.others import is_running
 from ralph.system.files import make_private_directory, named_in_faults, open_to_append
+from ralph.system.programs import is_running
 
 LOCK = ".lock"
 """No goal is called that: names have no dot."""

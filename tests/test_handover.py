@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from ralph.handover import Handover
+from ralph.system.signals import Handover
 
 _HANDLED_FOR_LONG = """
 import queue, signal, time
-from ralph.handover import Handover
+from ralph.system.signals import Handover
 
 signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.5))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -23,7 +23,7 @@ except queue.Empty:
 
 _PUT_BY_A_HANDLER = """
 import signal
-from ralph.handover import Handover
+from ralph.system.signals import Handover
 
 things = Handover()
 signal.signal(signal.SIGALRM, lambda *_: things.put("by the handler"))

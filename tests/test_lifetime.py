@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from ralph.lifetime import passed
+from ralph.system.clock import passed
 
 
 def test_it_counts_what_the_machine_has_slept() -> None:

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from ralph.process.errands import Errands
-from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
+from ralph.system.notify import Errands, Notice, Notifier, Occasion, occasion_of
 from tests.support.notifier import listening
 from tests.support.rows import rows
 from tests.support.waiting import is_alive, wait_until

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.searchpath import loading_outside, outside, passed_over, rejoined
+from ralph.system.programs import loading_outside, outside, passed_over, rejoined
 
 
 @pytest.fixture

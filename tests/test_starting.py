@@ -20,10 +20,10 @@ STOPS = 25
 JOB = """
 import os, signal, subprocess, sys, threading, time
 from pathlib import Path
-from ralph.process.errands import Errands
+from ralph.system.notify import Errands
 from ralph.system.leash import Leashed
 from ralph.system.programs import ask, run_to_end
-from ralph.process.starting import user_to_fork_for
+from ralph.system.programs import user_to_fork_for
 
 here, env = Path(sys.argv[1]), dict(os.environ)
 

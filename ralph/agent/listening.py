@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 
 from ralph.agent.models.base import Model, Request, Utterance
-from ralph.handover import Handover
+from ralph.system.signals import Handover
 
 _LOOK = 0.05
 """Seconds between two looks at whether we were called away."""

@@ -25,9 +25,8 @@ from ralph.agent.stream import VERSION
 from ralph.agent.toolbox import Leaving
 from ralph.core.errors import RalphError
 from ralph.core.ndjson import LineSplitter, Oversized
-from ralph.handover import Handover
 from ralph.system import environ
-from ralph.system.signals import SIGINT, Signals
+from ralph.system.signals import SIGINT, Handover, Signals
 
 _CHUNK = 1 << 16
 _PIPE_PATIENCE = 3.0

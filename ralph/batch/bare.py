@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.gitcommand import lived, run_git, succeeded
-from ralph.process.others import running_in
+from ralph.system.programs import running_in
 
 UNTOUCHED = {
     "GIT_NO_LAZY_FETCH": "1",  # an agent's clone may claim to be partial, and name the program that fills it

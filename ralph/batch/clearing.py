@@ -17,9 +17,9 @@ from ralph.batch.discarding import CLONES, GOING, LEFTOVERS, Unsaved, discard, e
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.premises import Premises, is_elsewhere
-from ralph.batch.removal import remove_tree
 from ralph.core.errors import RalphError
 from ralph.repolock import holder
+from ralph.system.files import remove_tree
 
 _ASIDE = re.compile(r"\.broken-\d+$")
 _OVER = (State.DONE, State.CANCELLED)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from ralph.batch.bare import FANOUT, Bare, seeing_only
 from ralph.batch.mirror import FETCH, PATIENCE, Mirror
-from ralph.batch.removal import remove_tree
 from ralph.gitcommand import last_line
+from ralph.system.files import remove_tree
 from ralph.windows import EXCLUDES
 
 CLONES, LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"

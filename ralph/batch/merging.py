@@ -15,10 +15,10 @@ from ralph.batch.mirror import Base, Mirror
 from ralph.batch.proposing import Proposal, propose
 from ralph.batch.pushing import Accepted, Moved, Rejected, push
 from ralph.batch.remotes import Unreachable
-from ralph.batch.removal import remove_tree
 from ralph.batch.vetting import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.core.errors import RepoError
 from ralph.gitcommand import GitKilled, git_output
+from ralph.system.files import remove_tree
 
 _ROUNDS = 8
 """How often the base may move under a check before the goal gives way."""

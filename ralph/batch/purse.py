@@ -5,12 +5,12 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ralph import lifetime
 from ralph.batch.bulletin import Budget
 from ralph.batch.goals import BatchGoal, State
 from ralph.core.limits import Limit, Limits
 from ralph.core.text import format_duration, format_money
 from ralph.core.usage import Spend
+from ralph.system import clock
 
 _DUST = 2e-6
 """Dollars that buy nothing: a flag says a limit to the millionth."""
@@ -22,9 +22,7 @@ _LEAST_USD, _LEAST_SECONDS = 0.0001, 1.0
 class Purse:
     """One per queue worker. Any thread may write into it what its goal has used, and see whether that was too much."""
 
-    def __init__(
-        self, budget: Budget, goals: Iterable[BatchGoal], passed: Callable[[], float] = lifetime.passed
-    ) -> None:
+    def __init__(self, budget: Budget, goals: Iterable[BatchGoal], passed: Callable[[], float] = clock.passed) -> None:
         """`goals` are those of the queue as it is found: what they have used before does not count."""
         self.budget = budget
         self._passed = passed

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ralph import lifetime, settings
+from ralph import settings
 from ralph.batch.attempt import AttemptKit, Outcome, hold_attempt, unheard_end
 from ralph.batch.bulletin import Budget
 from ralph.batch.controls import MOMENT, Live
@@ -31,6 +31,7 @@ from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.gitcommand import GitKilled
 from ralph.journal import Journal, Saved
+from ralph.system import clock
 from ralph.system.notify import Occasion
 from ralph.transcripts import TRANSCRIPTS
 
@@ -50,9 +51,9 @@ class Trying:
             with self._slot(goal) as free:
                 if not free:
                     return Outcome(STOPPED, "stopped before it started")
-                started = lifetime.passed()
+                started = clock.passed()
                 outcome = self._hold(goal)
-                return replace(outcome, seconds=round(goal.seconds + lifetime.passed() - started, 3))
+                return replace(outcome, seconds=round(goal.seconds + clock.passed() - started, 3))
         except (DiskError, QueueError) as error:
             self._controls.fault = error  # not the goal's doing: all stops, and goes on at the next start
             return Outcome(STOPPED, error.message)

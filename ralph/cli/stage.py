@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ralph import lifetime
 from ralph.accounts import recall
 from ralph.cli.agents import ChosenAgent, unpriced_words
 from ralph.core.errors import DiskError, UsageError
@@ -23,7 +22,7 @@ from ralph.recorder import Recorder, Screen
 from ralph.runners import account_of
 from ralph.runners.base import Launch
 from ralph.session import Logs, SessionKit
-from ralph.system import environ
+from ralph.system import clock, environ
 from ralph.system.child import Child
 from ralph.system.clock import Nap, Patience
 from ralph.system.files import replace_file
@@ -48,7 +47,7 @@ class Stage:
         self.guardian = Guardian()
         self.signals = Signals(self._wake)
         self._agent: Child | None = None
-        self.started = lifetime.passed()
+        self.started = clock.passed()
         self._as_json = as_json
         self._detail = detail
         self._place = terminal(sys.stdout, environ.inherited())
@@ -63,7 +62,7 @@ class Stage:
     @property
     def seconds(self) -> float:
         """How long this start has taken."""
-        return lifetime.passed() - self.started
+        return clock.passed() - self.started
 
     @property
     def greets(self) -> bool:
@@ -144,7 +143,7 @@ class Stage:
             start=self._start,
             recall=lambda session_id, logs: recall(account, session_id, logs.stdout),
             observe=recorder,
-            clock=lifetime.passed,
+            clock=clock.passed,
             stop_requests=lambda: self.signals.count,
             idle_timeout=agent.settings.idle_timeout,
             timeout=agent.settings.iteration_timeout,

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import searchpath
 from ralph.core.errors import Interrupted, RalphError
 from ralph.core.text import timestamp
 from ralph.envrc import direnv, sources, static
 from ralph.envrc.sources import MISSING, NAME, Envrc
 from ralph.envrc.variables import Variables, let_through
 from ralph.journal import repo_key
+from ralph.system import programs
 from ralph.system.files import named_in_faults, replace_file
 from ralph.system.guardian import Guardian
 from ralph.system.signals import Signals
@@ -70,12 +70,12 @@ def stands(root: Path, env: Mapping[str, str]) -> Envrc:
 
 def passed_over(root: Path, env: Mapping[str, str]) -> list[str]:
     """Say which programs of the repository's ralph would have run, by PATH, and does not."""
-    found = searchpath.passed_over(("git", "direnv"), env.get("PATH", ""), root)
+    found = programs.passed_over(("git", "direnv"), env.get("PATH", ""), root)
     return [f"ralph does not run {place}, which lies in the repository: it goes on on PATH" for place in found]
 
 
 def _searched(root: Path, env: Mapping[str, str]) -> str:
-    return searchpath.outside(env.get("PATH", ""), root)
+    return programs.outside(env.get("PATH", ""), root)
 
 
 def surround(
@@ -140,7 +140,7 @@ def _evaluated(
     changes = direnv.export(
         program,
         envrc,
-        {**env, "PATH": path, **searchpath.loading_outside(env, envrc.root)},
+        {**env, "PATH": path, **programs.loading_outside(env, envrc.root)},
         folder,
         guardian=guardian,
         timeout=timeout,
@@ -154,7 +154,7 @@ def _evaluated(
     if any(envrc.files.get(name, MISSING) != MISSING for name in after.changed_since(envrc.files)):
         return direnv.Failure("it changed while it was evaluated", "look at it, then run this again")
     if added := changes.get("PATH"):
-        changes = {**changes, "PATH": searchpath.rejoined(added, path, env.get("PATH", ""))}
+        changes = {**changes, "PATH": programs.rejoined(added, path, env.get("PATH", ""))}
     return _Used(let_through(changes), "by direnv", envrc.unfollowed)
 
 

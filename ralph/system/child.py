@@ -20,9 +20,9 @@ from typing import BinaryIO
 
 from ralph.core.errors import DiskError
 from ralph.core.ndjson import LineSplitter, Oversized
-from ralph.handover import Handover
 from ralph.system.files import open_to_append, write_all
 from ralph.system.guardian import Guardian
+from ralph.system.signals import Handover
 
 FINISH_GRACE = 10.0
 """Seconds an agent has to leave after its result: 2.1.325 waits for its background tasks, without end."""

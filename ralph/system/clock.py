@@ -1,5 +1,6 @@
 """Waiting, visibly: until an instant, for the user, or until a signal asks ralph to end."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,3 +35,12 @@ class Patience:
     def leave_if_interrupted(self) -> None:
         if (number := self.interrupted()) is not None:
             raise Interrupted(number)
+
+
+# macOS has no CLOCK_BOOTTIME, and there CLOCK_MONOTONIC counts sleep; `time.monotonic` does so on neither.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def passed() -> float:
+    """Seconds since a moment long ago; they only grow, whatever is done to the clock on the wall."""
+    return time.clock_gettime(_CLOCK)

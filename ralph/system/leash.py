@@ -20,9 +20,9 @@ from types import TracebackType
 
 from ralph.core.errors import UsageError
 from ralph.core.ndjson import LineSplitter, Oversized
-from ralph.process.starting import deaf_to_ctrl_z, hear_ctrl_z
 from ralph.system.files import open_to_append
 from ralph.system.guardian import StartError
+from ralph.system.programs import deaf_to_ctrl_z, hear_ctrl_z
 
 LEASH = "RALPH_LEASH"
 """The variable that tells a child to heed its leash; not for whom it starts itself."""

@@ -2,13 +2,38 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.process.starting import deaf_to_ctrl_z
+
+@contextlib.contextmanager
+def deaf_to_ctrl_z() -> Generator[None]:
+    """Keep SIGTSTP from a program that is started here; other threads still take it for ralph.
+
+    The program keeps it blocked. It has a session of its own, in which the kernel would stop it for no Ctrl-Z anyway.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def hear_ctrl_z() -> None:
+    """Unblock SIGTSTP in a ralph that another one has started, so that its agent inherits nothing unusual."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
+
+
+def user_to_fork_for() -> int:
+    """Return the `user` with which `subprocess` forks, for programs that a library starts and then waits for.
+
+    To run as a named user rules vfork out, also if it is the same one. To fork takes some milliseconds more.
+    """
+    return os.geteuid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +78,71 @@ def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit
                 os.killpg(program.pid, signal.SIGKILL)
             return Reply(None, "", f"{argv[0]} did not answer in {limit:g} s")
     return Reply(program.returncode, output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
+
+
+def running_in(directory: Path, name: str) -> list[int]:
+    """The processes whose program's name begins with `name` and that stand in `directory`, as far as one may look."""
+    import psutil
+
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.name().startswith(name) and Path(process.cwd()).is_relative_to(directory):
+                found.append(process.pid)
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether the process lives; a zombie does not."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def outside(path: str, root: Path) -> str:
+    """PATH without the folders that lie in the repository that `root` is in, and those that lie wherever one stands."""
+    around = _top(os.path.realpath(root)) + os.sep
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if not _lies_in(folder, around))
+
+
+def rejoined(path: str, searched: str, before: str) -> str:
+    """A PATH that grew out of `searched`, what `outside` left of the one before: with that one whole in its place.
+
+    Where it did not simply grow, what was taken out stands at its end.
+    """
+    if path.endswith(searched):
+        return path[: len(path) - len(searched)] + before
+    kept, left = path.split(os.pathsep), searched.split(os.pathsep)
+    taken_out = [folder for folder in before.split(os.pathsep) if folder not in left and folder not in kept]
+    return os.pathsep.join([*kept, *taken_out])
+
+
+_LOADED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
+
+
+def loading_outside(env: Mapping[str, str], root: Path) -> dict[str, str]:
+    """Those variables by which programs would load libraries of the repository's, without its folders and files."""
+    told = {name: env[name].replace(" ", os.pathsep) for name in _LOADED if env.get(name)}
+    return {name: clean for name, value in told.items() if (clean := outside(value, root)) != value}
+
+
+def passed_over(programs: Iterable[str], path: str, root: Path) -> list[str]:
+    """The programs that would have been found in the repository, by their paths."""
+    found = {program: shutil.which(program, path=path) for program in programs}
+    around = _top(os.path.realpath(root)) + os.sep
+    return [place for place in found.values() if place and _lies_in(os.path.dirname(place), around)]  # noqa: PTH120
+
+
+def _lies_in(folder: str, around: str) -> bool:
+    return not os.path.isabs(folder) or (os.path.realpath(folder) + os.sep).startswith(around)  # noqa: PTH117
+
+
+def _top(place: str) -> str:
+    """The repository around a place, as git would find it; the place itself where there is none."""
+    for folder in (Path(place), *Path(place).parents):
+        if (folder / ".git").is_file() or (folder / ".git" / "HEAD").exists():
+            return str(folder)
+    return place

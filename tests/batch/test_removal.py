@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ralph.batch.premises import premises
-from ralph.batch.removal import remove_tree
+from ralph.system.files import remove_tree
 
 
 def mode(path: Path) -> int:

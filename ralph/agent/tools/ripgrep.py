@@ -19,9 +19,9 @@ from ralph.agent.tools.outcomes import INTERRUPTED, failed
 from ralph.core import ndjson
 from ralph.core.errors import DiskError
 from ralph.core.ndjson import Oversized
-from ralph.searchpath import loading_outside, outside
 from ralph.system.child import Child
 from ralph.system.guardian import Guardian, StartError
+from ralph.system.programs import loading_outside, outside
 
 _TIME_LIMIT = 20
 """Seconds a search may take, unless CLAUDE_CODE_GLOB_TIMEOUT_SECONDS says otherwise."""
