@@ -21,7 +21,10 @@ import psutil
 from bench.arena import LIMIT_REACHED, AgentPlan, Arena
 from bench.figures import Figure, Unmeasurable, interleave, ratios
 from bench.peers import Ruby
-from ralph.gitcommand import _ENVIRONMENT, _GUARDS  # the flags themselves: a copy would not stay the same
+from ralph.git.command import (
+    _ENVIRONMENT,  # the flags themselves: a copy would not stay the same
+    _GUARDS,
+)
 
 _SETTLED = 20
 _NO_SUMMARIES = {"RALPH_SUMMARY_EVERY": "0"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ralph.core.text import both_ends
-from ralph.gitcommand import run_git
+from ralph.git.command import run_git
 
 _FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
 _LONGEST_LOOK = 20.0

@@ -12,7 +12,7 @@ import pytest
 
 from ralph.cli.throwaway import LeftOut, ThrowawayClone
 from ralph.core.errors import DiskError
-from ralph.gitrepo import open_repo
+from ralph.git.repo import open_repo
 from tests.support.git_repos import commit_all, git, make_repo
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ralph.core.run import commit_message
 from ralph.core.usage import Spend
 from ralph.core.verdict import Answer, Verdict
-from ralph.gitrepo import open_repo
+from ralph.git.repo import open_repo
 from tests.support.git_repos import git
 from tests.support.rows import rows
 

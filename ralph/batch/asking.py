@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from ralph import gitrepo, goalfile, settings
+from ralph import goalfile, settings
 from ralph.batch.goals import MergeMode, Submission
 from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest, repo_from
 from ralph.batch.plan import find_cycle
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError
 from ralph.core.text import did_you_mean
+from ralph.git.repo import clone_path, open_repo, require_branch_name, require_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ class _Reading:
         own = _front_matter(goal)
         branch = str(goal.front_matter.get("branch") or "")
         if branch:
-            gitrepo.require_branch_name(branch)
+            require_branch_name(branch)
         flags = {
             **{name: value for name, value in defaults.settings.items() if name not in goal.front_matter},
             **entry.settings,
@@ -146,7 +147,7 @@ class _Reading:
             return named
         if self._standing is None:
             try:
-                self._standing = str(gitrepo.open_repo(self._here).root)
+                self._standing = str(open_repo(self._here).root)
             except UsageError as error:
                 raise UsageError(
                     f"{goal.path}: no repository is named for it, and {error.message}",
@@ -157,8 +158,8 @@ class _Reading:
     def _require(self, repo: str) -> None:
         """Refuse a path that is no repository, and an address that names none; whether it answers is seen later."""
         if repo not in self._sound:
-            gitrepo.require_source(repo)
-            gitrepo.clone_path(Path(), repo, "goal")
+            require_source(repo)
+            clone_path(Path(), repo, "goal")
             self._sound.add(repo)
 
 

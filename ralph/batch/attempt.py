@@ -29,7 +29,7 @@ from ralph.core.records import from_json
 from ralph.core.text import both_ends
 from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
-from ralph.gitcommand import GitKilled
+from ralph.git.command import GitKilled
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.leash import Leashed
 

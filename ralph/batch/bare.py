@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.gitcommand import lived, run_git, succeeded
+from ralph.git.command import lived, run_git, succeeded
 from ralph.system.programs import running_in
 
 UNTOUCHED = {

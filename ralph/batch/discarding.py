@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ralph.batch.bare import FANOUT, Bare, seeing_only
 from ralph.batch.mirror import FETCH, PATIENCE, Mirror
-from ralph.gitcommand import last_line
+from ralph.git.command import last_line
 from ralph.system.files import remove_tree
 from ralph.windows import EXCLUDES
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from ralph import gitrepo, settings
+from ralph import settings
 from ralph.batch.goals import MergeMode
 from ralph.core.errors import UsageError
 from ralph.core.goal import goal_name
 from ralph.core.text import did_you_mean
+from ralph.git.repo import local_path
 
 NAME = "batch.toml"
 SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_cost", "max_tokens")
@@ -172,7 +173,7 @@ _ENTRY: Mapping[str, Callable[[object], object]] = {"file": _text, **_DEFAULTS, 
 
 def repo_from(repo: str, base: Path) -> str:
     """An address as it is; a path made absolute, from where it was written."""
-    if repo.startswith("file://") or gitrepo.local_path(repo) is None:
+    if repo.startswith("file://") or local_path(repo) is None:
         return repo
     return str((base / Path(repo).expanduser()).resolve())
 

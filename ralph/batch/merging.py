@@ -17,7 +17,7 @@ from ralph.batch.pushing import Accepted, Moved, Rejected, push
 from ralph.batch.remotes import Unreachable
 from ralph.batch.vetting import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.core.errors import RepoError
-from ralph.gitcommand import GitKilled, git_output
+from ralph.git.command import GitKilled, git_output
 from ralph.system.files import remove_tree
 
 _ROUNDS = 8

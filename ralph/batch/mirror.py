@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.batch.bare import UNTOUCHED, Bare, flat
-from ralph.batch.places import place_of
 from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.core.errors import RepoError, UsageError
-from ralph.gitcommand import GitKilled, git_output, lived, run_clone, run_git, succeeded
+from ralph.git.address import place_of
+from ralph.git.command import GitKilled, git_output, lived, run_clone, run_git, succeeded
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, replace_file
 
 __all__ = ["Base", "Mirror", "Unreachable", "open_mirror"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ralph.batch.mirror import Mirror
 from ralph.batch.remotes import without_password
-from ralph.gitcommand import run_git
+from ralph.git.command import run_git
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed")
 # A user's own repository has its branch checked out: its files move along if nothing in them is changed, and if

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ralph.batch.places import place_of
+from ralph.git.address import place_of
 
 
 class Register:

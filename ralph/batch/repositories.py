@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.batch.mirror import Mirror
-from ralph.batch.places import place_of
 from ralph.batch.pushing import in_the_way
 from ralph.batch.remotes import Unreachable
 from ralph.core.errors import RalphError
-from ralph.gitcommand import GitKilled
+from ralph.git.address import place_of
+from ralph.git.command import GitKilled
 
 TRYING_AGAIN = "trying again"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ralph.batch.bare import Bare
 from ralph.core.errors import RepoError
-from ralph.gitcommand import last_line
+from ralph.git.command import last_line
 from ralph.protected import NAMES
 from ralph.windows import EXCLUDES
 

@@ -29,7 +29,7 @@ from ralph.core.limits import Limit, Limits, limit_reached
 from ralph.core.status import Standing
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
-from ralph.gitcommand import GitKilled
+from ralph.git.command import GitKilled
 from ralph.journal import Journal, Saved
 from ralph.system import clock
 from ralph.system.notify import Occasion

@@ -18,8 +18,8 @@ from ralph.batch.squash import (
 )
 from ralph.batch.vetting import marked
 from ralph.core.errors import RepoError
-from ralph.gitcommand import last_line, run_git, succeeded
-from ralph.gitrepo import Repo
+from ralph.git.command import last_line, run_git, succeeded
+from ralph.git.repo import Repo
 
 _CONFLICTS = "Conflicts, with their markers in place:"
 _REPLACED = "Conflicts that have no lines, as they are on the base:"

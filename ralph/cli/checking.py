@@ -7,14 +7,14 @@ from pathlib import Path
 
 import typer
 
-from ralph import gitrepo, protected, settings
+from ralph import protected, settings
 from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.surroundings import Beginning, passed_over, stands, surround
 from ralph.core import ndjson
 from ralph.core.errors import Interrupted, UsageError
 from ralph.core.text import format_duration
-from ralph.gitrepo import Repo
+from ralph.git.repo import Repo, open_repo
 from ralph.system import environ
 from ralph.trust import refuse_sessions
 from ralph.ui.outlet import Outlet
@@ -27,7 +27,7 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
     env = environ.without_redirections()
     if trusting:
         refuse_sessions(env)
-    repo = gitrepo.open_repo(Path.cwd())
+    repo = open_repo(Path.cwd())
     protected.require_plain_directory(repo.root)
     chosen = settings.load(env=env, root=repo.root, flags={} if command is None else {"check": command})
     # Where there is a .envrc, that may be what puts the check's program on PATH: it is looked for later.

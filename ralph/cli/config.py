@@ -75,10 +75,10 @@ def set_(
 
 
 def _project() -> Path | None:
-    from ralph import gitrepo
+    from ralph.git import repo
 
     try:
-        return gitrepo.open_repo(Path.cwd()).root
+        return repo.open_repo(Path.cwd()).root
     except UsageError:
         return None
 

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from ralph import gitrepo, settings
+from ralph import settings
 from ralph.core.errors import UsageError
+from ralph.git import repo
 from ralph.roster import Roster
 from ralph.system import environ
 
@@ -11,7 +12,7 @@ from ralph.system import environ
 def roster() -> Roster:
     """All runs of this machine; those of the repository around the current directory first."""
     try:
-        here = gitrepo.open_repo(Path.cwd()).root
+        here = repo.open_repo(Path.cwd()).root
     except UsageError:
         here = None
     return Roster(settings.ralph_dir(environ.without_redirections()) / "runs", here)

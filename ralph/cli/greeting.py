@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ralph import __version__, footprint, gitrepo
+from ralph import __version__, footprint
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import RalphError
@@ -17,6 +17,7 @@ from ralph.core.status import Stopwatch
 from ralph.core.text import format_duration, format_money, plural
 from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
+from ralph.git import repo
 from ralph.loop import STALLED
 from ralph.runners import OWN_TRANSCRIPTS
 
@@ -50,7 +51,7 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
             "no thinking is asked for; some versions of Claude Code (2.1.325) think at low effort all the same",
         )
     if not prepared.repo.has_identity:
-        yield "note", f"git knows no identity here: ralph commits as {gitrepo.FALLBACK_IDENTITY}"
+        yield "note", f"git knows no identity here: ralph commits as {repo.FALLBACK_IDENTITY}"
     if prepared.asked.place.url is not None:
         yield "note", "the clone is taken as it is, not fetched; to fetch it:"
         yield "fetch", shlex.join(["git", "-C", str(prepared.repo.root), "fetch"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import gitrepo, protected, settings
+from ralph import protected, settings
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.core import ndjson
@@ -16,6 +16,7 @@ from ralph.core.goal import Goal
 from ralph.core.limits import allowance
 from ralph.core.run import Run
 from ralph.core.usage import Spend
+from ralph.git.repo import Repo, clone, clone_path, open_repo, require_branch_name, require_source
 from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
 from ralph.runners.base import Runner
@@ -50,18 +51,18 @@ class Place:
     url: str | None
     branch: str | None
 
-    def standing(self) -> gitrepo.Repo | None:
+    def standing(self) -> Repo | None:
         """The repository, if it is there and on its branch already."""
         if not self.root.is_dir():
             return None
-        repo = gitrepo.open_repo(self.root)
+        repo = open_repo(self.root)
         return repo if self.branch in (None, repo.branch()) else None
 
-    def open(self, goal: Path) -> gitrepo.Repo:
+    def open(self, goal: Path) -> Repo:
         """Clone and switch as needed; a branch is not left with changes in the tree."""
         if (repo := self.standing()) is not None:
             return repo
-        repo = gitrepo.open_repo(self.root) if self.url is None else gitrepo.clone(self.url, self.root)
+        repo = open_repo(self.root) if self.url is None else clone(self.url, self.root)
         if self.branch is not None and repo.branch() != self.branch:
             if dirty := repo.dirty_paths(goal):
                 raise UsageError(
@@ -96,7 +97,7 @@ class Prepared:
     """Everything that is settled before a run begins."""
 
     asked: Asked
-    repo: gitrepo.Repo
+    repo: Repo
     agent: ChosenAgent
     check: Check | None
     env: Mapping[str, str]
@@ -136,18 +137,18 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
     ralph_dir = settings.ralph_dir(env)
     asked = Asked(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)
     if asked.place.branch is not None:
-        gitrepo.require_branch_name(asked.place.branch)
+        require_branch_name(asked.place.branch)
     if ralph_dir.resolve().is_relative_to(asked.place.root) and asked.place.url is None:
         raise UsageError(
             f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere: it would be committed"
         )
     if asked.place.url is not None and not asked.place.root.is_dir():  # a clone that is still to be made
         choose_agent(asked.settings_at(None), asked.place.root, env)
-        gitrepo.require_source(asked.place.url)
+        require_source(asked.place.url)
     return asked
 
 
-def settle(asked: Asked, repo: gitrepo.Repo) -> Prepared:
+def settle(asked: Asked, repo: Repo) -> Prepared:
     """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
     protected.require_plain_directory(repo.root)
     agent = choose_agent(asked.settings_at(repo.root), repo.root, asked.env)
@@ -203,8 +204,8 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
     url = flags.repo or str(goal.front_matter.get("repo") or "")
     branch = flags.branch or str(goal.front_matter.get("branch") or "") or None
     if not url:
-        return Place(gitrepo.open_repo(Path.cwd()).root, None, branch)
-    return Place(gitrepo.clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
+        return Place(open_repo(Path.cwd()).root, None, branch)
+    return Place(clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
 
 
 def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:

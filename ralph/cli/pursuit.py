@@ -4,7 +4,7 @@ import contextlib
 import time
 from dataclasses import replace
 
-from ralph import footprint, gitrepo, protected
+from ralph import footprint, protected
 from ralph.check import require_program
 from ralph.cli.agents import version_of
 from ralph.cli.continuing import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
@@ -22,6 +22,7 @@ from ralph.core.run import Run, RunResult
 from ralph.core.status import Stopwatch
 from ralph.core.text import both_ends, timestamp
 from ralph.dossier import Facts, dossier
+from ralph.git.repo import open_repo
 from ralph.journal import Damaged, Journal, Saved, repo_key
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
@@ -104,7 +105,7 @@ class Pursuit:
         saved = self.journal.load() if self._was_cut() else None
         if not isinstance(saved, Saved) or not self.asked.place.root.is_dir():
             return []
-        repo = gitrepo.open_repo(self.asked.place.root)
+        repo = open_repo(self.asked.place.root)
         if not (operation := repo.operation_in_progress()) or repo.operation_branch() != saved.run.branch:
             return []
         repo.hold(saved.run.branch, saved.run.tip)

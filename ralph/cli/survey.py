@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph import __version__, gitrepo, protected, settings
+from ralph import __version__, protected, settings
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.notices import note_on_stderr
@@ -21,6 +21,7 @@ from ralph.core.events import RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
+from ralph.git.repo import Repo, open_repo
 from ralph.journal import Journal, LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
 from ralph.recorder import Recorder
@@ -235,10 +236,10 @@ class Surveying:
             yield "next", survey.hint
 
 
-def _place(env: Mapping[str, str]) -> tuple[gitrepo.Repo, Path]:
+def _place(env: Mapping[str, str]) -> tuple[Repo, Path]:
     """The repository ralph stands in, and where its runs and passes are journaled."""
     try:
-        repo = gitrepo.open_repo(Path.cwd())
+        repo = open_repo(Path.cwd())
     except UsageError as error:
         raise UsageError(error.message, "go to the repository that is to be mapped") from error
     protected.require_plain_directory(repo.root)

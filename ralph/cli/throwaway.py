@@ -29,8 +29,8 @@ from pathlib import Path
 from ralph import protected
 from ralph.core.errors import DiskError, RepoError, UsageError
 from ralph.core.secrets import looks_secret
-from ralph.gitcommand import run_git, succeeded
-from ralph.gitrepo import Repo
+from ralph.git.command import run_git, succeeded
+from ralph.git.repo import Repo
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, write_all
 from ralph.windows import EXCLUDES
 

@@ -19,11 +19,12 @@ def trust(
     """
     import time
 
-    from ralph import gitrepo, settings
+    from ralph import settings
     from ralph.cli.surroundings import stands
     from ralph.core.errors import UsageError
     from ralph.core.text import timestamp
     from ralph.envrc import direnv, sources
+    from ralph.git import repo
     from ralph.system import environ
     from ralph.trust import TrustStore, refuse_sessions
     from ralph.ui.sanitise import visible
@@ -33,7 +34,7 @@ def trust(
     place = path or Path.cwd()
     named = place.name == sources.NAME and not place.is_dir()
     folder = (place.parent if named else place).resolve()
-    root = gitrepo.open_repo(folder).root
+    root = repo.open_repo(folder).root
     if folder != root and (named or (folder / sources.NAME).exists()):
         only = f"only {root / sources.NAME} is used, the one at the root of the repository"
         if named:

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ralph import footprint, gitrepo, summaryfile
+from ralph import footprint, summaryfile
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
@@ -18,6 +18,7 @@ from ralph.core.limits import Allowance, allowance, for_summary
 from ralph.core.run import Run
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp
+from ralph.git import repo
 from ralph.journal import Journal, LogFiles, mode_of
 from ralph.loop import Kit
 from ralph.mailbox import Mailbox
@@ -154,13 +155,13 @@ class Workplace:
         self._counted = logs.stdout.name  # what is saved after the session includes its cost
         return logs
 
-    def _undo(self) -> gitrepo.Held:
+    def _undo(self) -> repo.Held:
         """Undo what a session or a check must not do; name what it was."""
         changed = self._snapshot.restore(self.repo.root, self.journal.undone)
         held = self.repo.hold(self.last_saved.branch, self._tip)
         return replace(held, undone=(f"changed {listed(changed)}", *held.undone)) if changed else held
 
-    def _commit(self, message: str) -> gitrepo.Committed:
+    def _commit(self, message: str) -> repo.Committed:
         """Commit; what is left out is told once, not again with every iteration."""
         disturbed = self.repo.head() != self._tip
         committed = self.repo.commit_all(message, self.goal.path, self._owned, disturbed=disturbed)

@@ -16,7 +16,7 @@ from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.remotes import Unreachable
 from ralph.batch.updating import bring_up_to_date
 from ralph.core.errors import RepoError, UsageError
-from ralph.gitrepo import open_repo
+from ralph.git.repo import open_repo
 from ralph.windows import EXCLUDES
 from tests.support.git_repos import commit_all, git, make_repo
 from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work

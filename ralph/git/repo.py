@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.secrets import looks_secret
-from ralph.gitcommand import git_output, last_line, run_clone, run_git, succeeded
+from ralph.git.command import git_output, last_line, run_clone, run_git, succeeded
 from ralph.system.files import make_private_directory
 from ralph.system.programs import running_in
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ralph.core.errors import UsageError
-from ralph.gitrepo import clone_path
+from ralph.git.repo import clone_path
 
 
 def place_of(url: str) -> Path:
