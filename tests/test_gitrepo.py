@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.git.address import clone_path
 from ralph.git.command import succeeded
-from ralph.git.repo import clone, clone_path, open_repo, require_branch_name
+from ralph.git.repo import clone, open_repo, require_branch_name
 from tests.support.git_repos import EMAIL, commit_all, git, make_repo
 
 WEIRD = [

@@ -18,7 +18,8 @@ from ralph.batch.plan import find_cycle
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError
 from ralph.core.text import did_you_mean
-from ralph.git.repo import clone_path, open_repo, require_branch_name, require_source
+from ralph.git.address import clone_path, require_source
+from ralph.git.repo import open_repo, require_branch_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from ralph.batch.goals import MergeMode
 from ralph.core.errors import UsageError
 from ralph.core.goal import goal_name
 from ralph.core.text import did_you_mean
-from ralph.git.repo import local_path
+from ralph.git.address import local_path
 
 NAME = "batch.toml"
 SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_cost", "max_tokens")

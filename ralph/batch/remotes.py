@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ralph.batch.bare import Bare
 from ralph.core.errors import RepoError, UsageError
+from ralph.git.address import local_path, require_source
 from ralph.git.command import GitKilled, last_line, run_git
-from ralph.git.repo import local_path, require_source
 from ralph.system import environ
 
 PATIENCE = 3600.0

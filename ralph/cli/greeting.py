@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ralph import __version__, footprint
+from ralph import __version__
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import RalphError
@@ -18,6 +18,7 @@ from ralph.core.text import format_duration, format_money, plural
 from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
 from ralph.git import repo
+from ralph.git.repo import size_of_changes
 from ralph.loop import STALLED
 from ralph.runners import OWN_TRANSCRIPTS
 
@@ -112,7 +113,7 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: Stopw
     yield "result", _ending(result, prepared)
     yield "", " · ".join(facts)
     yield "time", _times(seconds, watch) + (" (this start)" if continued else "")
-    if changes := footprint.size_of_changes(prepared.repo.root, run.base):
+    if changes := size_of_changes(prepared.repo.root, run.base):
         yield "changed", changes
     yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
     if result.exit_code == STALLED:

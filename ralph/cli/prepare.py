@@ -16,7 +16,8 @@ from ralph.core.goal import Goal
 from ralph.core.limits import allowance
 from ralph.core.run import Run
 from ralph.core.usage import Spend
-from ralph.git.repo import Repo, clone, clone_path, open_repo, require_branch_name, require_source
+from ralph.git.address import clone_path, require_source
+from ralph.git.repo import Repo, clone, open_repo, require_branch_name
 from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
 from ralph.runners.base import Runner

@@ -4,7 +4,7 @@ import contextlib
 import time
 from dataclasses import replace
 
-from ralph import footprint, protected
+from ralph import protected
 from ralph.check import require_program
 from ralph.cli.agents import version_of
 from ralph.cli.continuing import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
@@ -22,7 +22,7 @@ from ralph.core.run import Run, RunResult
 from ralph.core.status import Stopwatch
 from ralph.core.text import both_ends, timestamp
 from ralph.dossier import Facts, dossier
-from ralph.git.repo import open_repo
+from ralph.git.repo import changes, open_repo
 from ralph.journal import Damaged, Journal, Saved, repo_key
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
@@ -272,7 +272,7 @@ class Pursuit:
             repo=self.repo.root,
             check=self.prepared.check_label,
             check_output=both_ends(checks[-1].read_text("utf-8", "replace"), _LONGEST_QUOTE) if checks else "",
-            changes=footprint.changes(self.repo.root, result.run.base, _LONGEST_QUOTE),
+            changes=changes(self.repo.root, result.run.base, _LONGEST_QUOTE),
             logs=logs,
         )
         return dossier(result.run, result.reason, facts)

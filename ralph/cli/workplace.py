@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ralph import footprint, summaryfile
+from ralph import summaryfile
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
@@ -19,6 +19,7 @@ from ralph.core.run import Run
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.git import repo
+from ralph.git.repo import elsewhere, same_tree
 from ralph.journal import Journal, LogFiles, mode_of
 from ralph.loop import Kit
 from ralph.mailbox import Mailbox
@@ -72,8 +73,8 @@ class Workplace:
             record=self.journal.record,
             save=self.save,
             prove=lambda iteration: self._prove(iteration, recorder),
-            same_tree=lambda commits, other: footprint.same_tree(self.repo.root, commits, other),
-            elsewhere=lambda: footprint.elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
+            same_tree=lambda commits, other: same_tree(self.repo.root, commits, other),
+            elsewhere=lambda: elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
             observe=recorder,
             meter=lambda: recorder.meter,
             helm=Helm(self._hear),

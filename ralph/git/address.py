@@ -1,10 +1,51 @@
 """Which repository an address names: two spellings of one are one place, with one mirror and one lane."""
 
+import hashlib
+import os
 import re
 from pathlib import Path
 
 from ralph.core.errors import UsageError
-from ralph.git.repo import clone_path
+from ralph.git.command import last_line, run_git
+
+
+def clone_path(base: Path, url: str, goal: str) -> Path:
+    """Where the clone of `url` for `goal` stands."""
+    if (local := local_path(url)) is not None:
+        digest = hashlib.sha256(os.fsencode(local.resolve())).hexdigest()[:8]
+        return base / "local" / f"{_safe(local.resolve().name)}-{digest}" / goal
+    match = re.fullmatch(r"(?:[a-z+]+://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[:/]+(.*?)(?:\.git)?/*", url)
+    if match is None:
+        raise UsageError(f"{url!r} names no repository", "give a URL, or the path of a repository")
+    return base.joinpath(_safe(match[1]), *map(_safe, filter(None, match[2].split("/"))), goal)
+
+
+def local_path(url: str) -> Path | None:
+    """The path that `url` is, or None if it is an address."""
+    if url.startswith("file://"):
+        return Path(url.removeprefix("file://"))
+    return None if "://" in url or re.match(r"[^/]+:", url) else Path(url).expanduser().absolute()
+
+
+def require_source(url: str) -> str:
+    """What to clone from: an address as it is, a path as the repository it names; refuse a path that names none."""
+    path = local_path(url)
+    if path is None:
+        return url
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a directory", "give --repo a URL, or the path of a repository")
+    status, out, err = run_git(path, "rev-parse", "--absolute-git-dir")
+    if status != 0:
+        raise UsageError(f"{path} is not a git repository: {last_line(err)}")
+    return out.removesuffix("\n")
+
+
+def hide_password(text: str) -> str:
+    return re.sub(r"//[^@/\s]*@", "//", text)
+
+
+def _safe(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") or "repository"
 
 
 def place_of(url: str) -> Path:

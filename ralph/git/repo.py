@@ -13,6 +13,8 @@ from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.secrets import looks_secret
+from ralph.core.text import both_ends
+from ralph.git.address import hide_password, require_source
 from ralph.git.command import git_output, last_line, run_clone, run_git, succeeded
 from ralph.system.files import make_private_directory
 from ralph.system.programs import running_in
@@ -360,24 +362,6 @@ def open_repo(path: Path) -> Repo:
     return Repo(root, git_dir, has_identity)
 
 
-def clone_path(base: Path, url: str, goal: str) -> Path:
-    """Where the clone of `url` for `goal` stands."""
-    if (local := local_path(url)) is not None:
-        digest = hashlib.sha256(os.fsencode(local.resolve())).hexdigest()[:8]
-        return base / "local" / f"{_safe(local.resolve().name)}-{digest}" / goal
-    match = re.fullmatch(r"(?:[a-z+]+://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[:/]+(.*?)(?:\.git)?/*", url)
-    if match is None:
-        raise UsageError(f"{url!r} names no repository", "give a URL, or the path of a repository")
-    return base.joinpath(_safe(match[1]), *map(_safe, filter(None, match[2].split("/"))), goal)
-
-
-def local_path(url: str) -> Path | None:
-    """The path that `url` is, or None if it is an address."""
-    if url.startswith("file://"):
-        return Path(url.removeprefix("file://"))
-    return None if "://" in url or re.match(r"[^/]+:", url) else Path(url).expanduser().absolute()
-
-
 def clone(url: str, destination: Path) -> Repo:
     """Clone `url`, or take up the clone that is already there as it is."""
     if not destination.exists():
@@ -387,8 +371,8 @@ def clone(url: str, destination: Path) -> Repo:
         try:
             status, _, err = run_clone(destination.parent, "--quiet", "--", source, str(staging / "clone"))
             if status != 0:
-                said = _without_password(last_line(err))
-                shown = _without_password(url)
+                said = hide_password(last_line(err))
+                shown = hide_password(url)
                 raise RepoError(f"cannot clone {shown}: {said}", f"check access with: git ls-remote {shown}")
             (staging / "clone").rename(destination)
         finally:
@@ -399,22 +383,45 @@ def clone(url: str, destination: Path) -> Repo:
     return repo
 
 
-def require_source(url: str) -> str:
-    """What to clone from: an address as it is, a path as the repository it names; refuse a path that names none."""
-    path = local_path(url)
-    if path is None:
-        return url
-    if not path.is_dir():
-        raise UsageError(f"{path} is not a directory", "give --repo a URL, or the path of a repository")
-    status, out, err = run_git(path, "rev-parse", "--absolute-git-dir")
-    if status != 0:
-        raise UsageError(f"{path} is not a git repository: {last_line(err)}")
-    return out.removesuffix("\n")
+_FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
+_LONGEST_LOOK = 20.0
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
-def _without_password(text: str) -> str:
-    return re.sub(r"//[^@/\s]*@", "//", text)
+def same_tree(root: Path, commits: Sequence[str], other: str) -> bool:
+    """Tell whether one of `commits` holds the same files as `other`; a commit that is gone holds none."""
+    asked = "".join(f"{commit}^{{tree}}\n" for commit in (other, *commits)).encode("utf-8", "replace")
+    status, out, _ = run_git(root, "cat-file", "--batch-check=%(objectname)", said=asked)
+    tree, *earlier = out.splitlines() or [""]
+    return status == 0 and " " not in tree and tree in earlier
 
 
-def _safe(part: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") or "repository"
+def elsewhere(root: Path, branch: str, nested: Sequence[str]) -> str:
+    """A digest of all refs but `branch`, and of where the repositories within this one are."""
+    _, refs, _ = run_git(root, "for-each-ref", "--format=%(refname) %(objectname)")
+    seen = [line for line in refs.splitlines() if not line.startswith(f"refs/heads/{branch} ")]
+    for path in nested:
+        _, inner, _ = run_git(root / path, "for-each-ref", "--format=%(objectname)")
+        _, head, _ = run_git(root / path, "rev-parse", "--verify", "--quiet", "HEAD")
+        seen.append(f"{path} {head}{inner}")
+    return hashlib.sha256("\n".join(seen).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def changes(root: Path, base: str | None, most: int) -> str:
+    """All that was changed since `base`: the files with their numbers, then the diff, both ends of it if it is long."""
+    since = base or _EMPTY_TREE
+    _, stat, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--stat=100", since, "HEAD", "--")
+    _, diff, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", since, "HEAD", "--")
+    return f"{both_ends(stat, most)}\n{both_ends(diff, most)}".strip()
+
+
+def size_of_changes(root: Path, base: str | None) -> str:
+    """How much was changed since `base`, such as `3 files, +120 -4`; empty if nothing was, or nobody can say."""
+    args = ("diff", "--no-ext-diff", "--no-textconv", "--shortstat", base or _EMPTY_TREE, "HEAD", "--")
+    status, out, _ = run_git(root, *args, limit=_LONGEST_LOOK)
+    figures = {noun: int(number) for number, noun in _FIGURE.findall(out)} if status == 0 else {}
+    if not (files := figures.get("file", 0)):
+        return ""
+    return (
+        f"{files:,} file{'' if files == 1 else 's'}, +{figures.get('insertion', 0):,} -{figures.get('deletion', 0):,}"
+    )
