@@ -4,7 +4,7 @@ import glob
 import re
 from pathlib import Path
 
-from ralph.runners.base import Account
+from ralph.agents.base import Account
 from ralph.system.files import append_line, open_to_append
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{8,64}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ralph.agents.base import Request
 from ralph.core.errors import DiskError, RalphError
 from ralph.core.events import Event, SummaryStarted, SummaryWritten, Tag, Text
 from ralph.core.failures import TABLE, Policy
@@ -11,7 +12,6 @@ from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary, written
 from ralph.core.usage import Meter
 from ralph.core.verdict import Reply, Verdict
-from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from ralph.agents.base import Request
 from ralph.core.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
 from ralph.core.guidance import Helm, Receipt
@@ -13,7 +14,6 @@ from ralph.core.stall import Mark, words_of
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.runners.base import Request
 from ralph.session import Logs, SessionKit, SessionReport, hold_session
 from ralph.system.clock import Patience
 

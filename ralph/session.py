@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from ralph.agents.base import Launch, Request, Runner
+from ralph.agents.transcript import Reader
 from ralph.core.events import (
     ApiRetry,
     Denial,
@@ -27,9 +29,7 @@ from ralph.core.ndjson import Oversized
 from ralph.core.text import format_duration
 from ralph.core.usage import Meter
 from ralph.core.verdict import MOST_CORRECTIONS, Promise
-from ralph.runners.base import Launch, Request, Runner
 from ralph.transcripts.base import Transcript
-from ralph.transcripts.reader import Reader
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536

@@ -14,13 +14,14 @@ from typing import cast
 import dotenv
 import platformdirs
 
-from ralph import configfile, plugins
+from ralph import configfile
+from ralph.agents import registry
+from ralph.agents.codex import SANDBOXES
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
 from ralph.core.text import did_you_mean, parse_count, parse_duration, parse_money
 from ralph.runners import AGENTS, OWN_TRANSCRIPTS
-from ralph.runners.codex import SANDBOXES
 from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.runners.ralph_claude import SCRIPTED
 from ralph.transcripts import TRANSCRIPTS
@@ -143,9 +144,9 @@ class Key:
 
 
 KEYS: Mapping[str, Key] = {
-    "agent": Key(_registered(AGENTS, plugins.agent_names), "claude"),
+    "agent": Key(_registered(AGENTS, registry.agent_names), "claude"),
     "agent_cmd": Key(_command, guarded=True),
-    "transcript": Key(_registered({AUTO, *TRANSCRIPTS}, lambda: [AUTO, *plugins.transcript_names()]), AUTO),
+    "transcript": Key(_registered({AUTO, *TRANSCRIPTS}, lambda: [AUTO, *registry.transcript_names()]), AUTO),
     "model": Key(_word, "sonnet"),
     "reasoning": Key(_choice(*Reasoning), "med"),
     "max_iterations": Key(_written(parse_count)),

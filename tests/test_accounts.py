@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ralph.accounts import recall
+from ralph.agents.base import Account
 from ralph.core.events import Usage
 from ralph.runners import account_of
-from ralph.runners.base import Account
 from ralph.transcripts.codex import CodexTranscript
 
 THREAD = "01a1e3c5-6d1a-7df1-9b47-850644a54068"

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.core.events import ApiRetry, Denial, RateLimited, TurnEnded
 from ralph.core.failures import (
     MOST_BACKOFFS,
@@ -26,7 +27,6 @@ from ralph.core.failures import (
     describe_denials,
 )
 from ralph.core.verdict import Answer, Fault, Verdict
-from ralph.transcripts.claude import ClaudeTranscript
 from tests.support.rows import rows
 
 CAPTURES = Path(__file__).parent / "fixtures" / "claude"

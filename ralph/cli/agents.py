@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import plugins
+from ralph.agents import registry
+from ralph.agents.base import Request, Runner
+from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
-from ralph.runners.base import Request, Runner
 from ralph.settings import Mode, Settings
 from ralph.system.programs import ask
 from ralph.transcripts.base import Transcript
-from ralph.transcripts.claude import ClaudeTranscript
 
 _TELL_VERSION = ("claude", "codex", "ralph-claude")
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
@@ -79,7 +79,7 @@ def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> Chosen
     """Find the agent and what reads it, or say what is wrong or missing; `root` may not be there yet."""
     runner = _find_runner(chosen, root, env)
     _refuse_bypass(chosen, env)
-    transcript = plugins.find_transcript(runner.transcript)
+    transcript = registry.find_transcript(runner.transcript)
     if transcript is ClaudeTranscript:  # a session learns from those before it how large its context is
         transcript = functools.partial(ClaudeTranscript, {})
     return ChosenAgent(chosen, runner, transcript, _read_prices(root))
@@ -119,7 +119,7 @@ def require_file(mode: Mode, name: str, root: Path) -> None:
 
 def _find_runner(chosen: Settings, root: Path, env: Mapping[str, str]) -> Runner:
     try:
-        return plugins.find_runner(chosen.agent, chosen.agents, env)
+        return registry.find_runner(chosen.agent, chosen.agents, env)
     except BlockedError as error:
         if not (root / ".envrc").is_file():
             raise

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ralph import summaryfile
 from ralph.accounts import recall
+from ralph.agents.registry import find_transcript
 from ralph.cli.agents import estimate
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import BlockedError, UsageError
@@ -14,7 +15,6 @@ from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money
 from ralph.core.usage import Spend
 from ralph.journal import Journal, Saved, mode_of
-from ralph.plugins import find_transcript
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
 from ralph.runners import account_of
 from ralph.summaryfile import Unusable

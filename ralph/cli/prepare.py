@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import protected, settings
+from ralph.agents.base import Runner
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.core import ndjson
@@ -20,7 +21,6 @@ from ralph.git.address import clone_path, require_source
 from ralph.git.repo import Repo, clone, open_repo, require_branch_name
 from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
-from ralph.runners.base import Runner
 from ralph.settings import Settings
 from ralph.system import environ
 from ralph.trust import refuse_sessions

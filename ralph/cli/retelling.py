@@ -10,7 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from ralph import plugins
+from ralph.agents import registry
+from ralph.agents.transcript import Reader
 from ralph.core import ndjson
 from ralph.core.errors import DiskError, RalphError, UsageError
 from ralph.core.events import Event
@@ -18,7 +19,6 @@ from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import to_json
 from ralph.core.text import timestamp
 from ralph.transcripts import TRANSCRIPTS
-from ralph.transcripts.reader import Reader
 from ralph.transcripts.sniffing import sniff
 from ralph.ui.console import Console, write_json
 from ralph.ui.outlet import Outlet
@@ -34,7 +34,7 @@ _Show = Callable[[Sequence[Event]], None]
 
 def retell(file: str, name: str, *, as_json: bool) -> None:
     """Write the events of a log to stdout, until it ends or nobody reads them any more."""
-    if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := plugins.transcript_names()):
+    if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := registry.transcript_names()):
         raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *known])}")
     outlet = Outlet(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
     console = Console(outlet)
@@ -77,7 +77,7 @@ def _events(batches: Iterator[_Lines], name: str) -> Iterator[list[Event]]:
     held: Iterable[_Lines] = ()
     if name == _AUTO:
         name, held = _sniffed(batches)
-    reader = Reader(plugins.find_transcript(name)())
+    reader = Reader(registry.find_transcript(name)())
     for lines in itertools.chain(held, batches):
         yield [event for line in lines for event in (*reader.hear(line), *reader.settle())]
     yield reader.close()

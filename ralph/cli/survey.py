@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph import __version__, protected, settings
+from ralph.agents.base import Request
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.notices import note_on_stderr
@@ -26,7 +27,6 @@ from ralph.journal import Journal, LogFiles, repo_key
 from ralph.prompts import MAP, Prompts
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
-from ralph.runners.base import Request
 from ralph.scouting import ScoutKit, Survey, scout
 from ralph.system import environ
 from ralph.system.files import replace_file

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ralph import summaryfile
+from ralph.agents.base import Request
 from ralph.check import CheckReport, run_check
 from ralph.cli.continuing import SUMMARIZER
 from ralph.cli.prepare import Prepared
@@ -26,7 +27,6 @@ from ralph.mailbox import Mailbox
 from ralph.prompts import Prompts
 from ralph.protected import Snapshot
 from ralph.recorder import Recorder
-from ralph.runners.base import Request
 from ralph.windows import Windows
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from ralph.runners import claude, codex, custom
-from ralph.runners.base import Account, Launch, Request, Runner
+from ralph.agents import claude, codex
+from ralph.agents.base import Account, Launch, Request, Runner
+from ralph.runners import custom
 from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.runners.ralph_claude import find_demo, find_ralph_claude
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ralph.agents.base import Launch, Request, find_program, without_nesting
+from ralph.agents.claude import interruption, user_message
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.verdict import Reply
-from ralph.runners.base import Launch, Request, find_program, without_nesting
-from ralph.runners.claude import interruption, user_message
 from ralph.runners.options import AgentOptions
 
 OWN_TRANSCRIPT = "plain"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from ralph.agents.base import own_or_words
+from ralph.agents.claude import OWN_TRANSCRIPT, ClaudeRunner
 from ralph.core import ndjson, usage
 from ralph.core.errors import BlockedError, UsageError
-from ralph.runners.base import own_or_words
-from ralph.runners.claude import OWN_TRANSCRIPT, ClaudeRunner
 from ralph.runners.options import AgentOptions
 
 FAMILIES = ("haiku", "sonnet", "opus", "fable")

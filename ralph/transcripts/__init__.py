@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
+from ralph.agents.claude_stream import ClaudeTranscript
+from ralph.agents.custom import Rtf1Transcript
 from ralph.transcripts.base import Capabilities, Transcript
-from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.codex import CodexTranscript
 from ralph.transcripts.plain import PlainTranscript
-from ralph.transcripts.rtf1 import Rtf1Transcript
 from ralph.transcripts.sniffing import sniff
 
 TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {

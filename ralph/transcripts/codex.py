@@ -1,10 +1,10 @@
 """Codex: its JSON or what it prints for people, whichever it turns out to be."""
 
+from ralph.agents.codex_stream import CodexJson
+from ralph.agents.codex_text import CodexHuman, is_banner
 from ralph.core import ndjson
 from ralph.core.events import Event, Tag
 from ralph.transcripts.base import Capabilities
-from ralph.transcripts.codex_human import CodexHuman, is_banner
-from ralph.transcripts.codex_json import CodexJson
 from ralph.transcripts.wording import spoken
 
 TYPES = (

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from ralph.agents.codex_text import is_banner
 from ralph.core import ndjson
 from ralph.transcripts import codex
-from ralph.transcripts.codex_human import is_banner
 from ralph.transcripts.plain import SENTINEL
 
 _OF_CLAUDE = ("system", "assistant", "user", "result", "rate_limit_event")

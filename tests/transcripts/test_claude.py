@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.core import ndjson
 from ralph.core.events import (
     ApiRetry,
@@ -27,7 +28,6 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.records import to_json
-from ralph.transcripts.claude import ClaudeTranscript
 from tests.support.rows import rows
 from tests.transcripts import captures
 

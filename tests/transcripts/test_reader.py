@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from ralph.agents.claude_stream import ClaudeTranscript
+from ralph.agents.custom import Rtf1Transcript
+from ralph.agents.transcript import Reader, events_in
 from ralph.core.events import Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, TurnEnded, Usage
 from ralph.core.ndjson import LONGEST_LINE, Oversized, lines_in
-from ralph.transcripts.claude import ClaudeTranscript
 from ralph.transcripts.plain import PlainTranscript
-from ralph.transcripts.reader import Reader, events_in
-from ralph.transcripts.rtf1 import Rtf1Transcript
 from tests.transcripts.captures import captures_of, lines_of
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ralph.agents.custom import Rtf1Transcript
 from ralph.core.events import (
     AGENT_TYPES,
     MOST_TOKENS,
@@ -20,7 +21,6 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.transcripts.plain import PlainTranscript
-from ralph.transcripts.rtf1 import Rtf1Transcript
 from tests.support.rows import rows
 
 

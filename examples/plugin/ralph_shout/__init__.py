@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ralph.agents.base import Launch, Request
 from ralph.core.errors import BlockedError
 from ralph.core.events import Event, Tag, Text
 from ralph.core.verdict import PROMISE, Reply
-from ralph.runners.base import Launch, Request
 from ralph.runners.options import AgentOptions
 from ralph.transcripts.base import Capabilities
 

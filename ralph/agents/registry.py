@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from ralph.agents.base import Runner
 from ralph.core.errors import BlockedError, RalphError
 from ralph.runners import AGENTS, FindRunner
-from ralph.runners.base import Runner
 from ralph.runners.options import AgentOptions
 from ralph.transcripts import TRANSCRIPTS
 from ralph.transcripts.base import Transcript

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.agents.base import Account, Launch, Request, find_program, own_or_words, without_nesting
 from ralph.core.errors import BlockedError
 from ralph.core.limits import Reasoning
 from ralph.core.verdict import SCHEMA, Reply
-from ralph.runners.base import Account, Launch, Request, find_program, own_or_words, without_nesting
 from ralph.runners.options import AgentOptions, CodexOptions
 
 OWN_TRANSCRIPT = "codex"

@@ -12,8 +12,7 @@ stands above other text cannot be told from codex speaking.
 import re
 from collections.abc import Callable, Mapping
 
-from ralph.core.events import Event, Tag
-from ralph.transcripts.codex_sections import (
+from ralph.agents.codex_sections import (
     NUMBER,
     Command,
     Ending,
@@ -28,6 +27,7 @@ from ralph.transcripts.codex_sections import (
     Tokens,
     uncoloured,
 )
+from ralph.core.events import Event, Tag
 from ralph.transcripts.wording import spoken
 
 _BANNER = re.compile(r"OpenAI Codex v(\S+)")

@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ralph.agents.base import Launch, Request, find_program, own_or_words, without_nesting
 from ralph.core import ndjson
 from ralph.core.errors import BlockedError
 from ralph.core.limits import Reasoning, thinking_budget
 from ralph.core.verdict import SCHEMA, TOOL, Reply
-from ralph.runners.base import Launch, Request, find_program, own_or_words, without_nesting
 from ralph.runners.options import AgentOptions, ClaudeOptions
 
 OWN_TRANSCRIPT = "claude"

@@ -1,0 +1,1 @@
+"""How each agent is started, and how its output becomes events; nothing here touches the machine."""
