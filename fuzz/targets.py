@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import settings
+from ralph.agents.registry import TRANSCRIPTS
 from ralph.agents.transcript import events_in
 from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.manifest import read_manifest
@@ -19,7 +20,6 @@ from ralph.core.ndjson import LineSplitter, Oversized, lines_in
 from ralph.core.records import from_json, to_json
 from ralph.core.run import read_message
 from ralph.journal import Journal
-from ralph.transcripts import TRANSCRIPTS
 
 _SCRATCH = Path(__file__).parent.parent / ".venv" / "fuzz" / "scratch"  # libFuzzer leaves without any goodbye
 os.environ.update(XDG_CONFIG_HOME=str(_SCRATCH / "config"))  # the user's own settings have no say

@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from ralph.agents.transcript import events_in
+from ralph.agents.transcript import Transcript, events_in
 from ralph.core.events import SessionStarted, Usage
 from ralph.core.ndjson import Oversized, lines_in
 from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter, Spend
-from ralph.transcripts.base import Transcript
 
 _CHUNK = 1 << 20
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.agents.base import Launch, Request, Runner
-from ralph.agents.transcript import Reader
+from ralph.agents.transcript import Reader, Transcript
 from ralph.core.events import (
     ApiRetry,
     Denial,
@@ -29,7 +29,6 @@ from ralph.core.ndjson import Oversized
 from ralph.core.text import format_duration
 from ralph.core.usage import Meter
 from ralph.core.verdict import MOST_CORRECTIONS, Promise
-from ralph.transcripts.base import Transcript
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536

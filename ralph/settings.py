@@ -16,20 +16,25 @@ import platformdirs
 
 from ralph import configfile
 from ralph.agents import registry
-from ralph.agents.codex import SANDBOXES
+from ralph.agents.base import (
+    AUTO,
+    OWN_TRANSCRIPTS,
+    PERMISSION_MODES,
+    SANDBOXES,
+    SCOUT_TOOLS,
+    SCRIPTED,
+    SUMMARIZER_TOOLS,
+    WORKER_TOOLS,
+    AgentOptions,
+    ClaudeOptions,
+    CodexOptions,
+)
+from ralph.agents.registry import AGENTS, TRANSCRIPTS
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
 from ralph.core.text import did_you_mean, parse_count, parse_duration, parse_money
-from ralph.runners import AGENTS, OWN_TRANSCRIPTS
-from ralph.runners.options import AUTO, AgentOptions, ClaudeOptions, CodexOptions
-from ralph.runners.ralph_claude import SCRIPTED
-from ralph.transcripts import TRANSCRIPTS
 
-PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
-WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
-SCOUT_TOOLS = "Read,Glob,Grep,StructuredOutput"
-SUMMARIZER_TOOLS = "Read,Glob,Grep,StructuredOutput"
 DEFAULT = "default"
 
 _MOST_QUOTED = 100

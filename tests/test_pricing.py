@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.agent.models.catalogue import ALIASES
+from ralph.agents.claude import FAMILIES
 from ralph.core.events import Usage
 from ralph.core.usage import Estimate, Meter, Prices, Tokens, parse, shipped
-from ralph.runners.ralph_claude import FAMILIES
 from tests.support.rows import rows
 
 

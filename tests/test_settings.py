@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ralph import settings
+from ralph.agents.base import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
-from ralph.runners.options import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.settings import KEYS, Mode, Settings, load, set_value
 from tests.support.rows import rows
 

@@ -8,10 +8,48 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.limits import NO_BOUNDS, Allowance, Reasoning
 from ralph.core.verdict import Reply
-from ralph.runners.options import AgentOptions
+
+AUTO = "auto"
+"""The transcript that the agent's own output calls for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeOptions:
+    """How the user wants `claude` run; an empty `permission_mode` auto-approves the tool set."""
+
+    path: str = ""
+    permission_mode: str = ""
+    auth: str = "login"
+    project_settings: bool = True
+    max_retries: int = 3
+    extra_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CodexOptions:
+    """How the user wants `codex` run. In its workspace-write sandbox `.git` is read-only: ralph commits."""
+
+    path: str = ""
+    sandbox: str = "workspace-write"
+    extra_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """All of it; `command` is what a custom agent is started with, `transcript` how the user wants it read."""
+
+    claude: ClaudeOptions = field(default_factory=ClaudeOptions)
+    codex: CodexOptions = field(default_factory=CodexOptions)
+    command: str = ""
+    transcript: str = AUTO
+
+    def transcript_or(self, own: str) -> str:
+        """The transcript that the user chose, else the agent's own."""
+        return own if self.transcript == AUTO else self.transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +166,46 @@ _NESTING = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_ID",
 def without_nesting(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for an agent, even if ralph itself was started by one."""
     return {name: value for name, value in environment.items() if name not in _NESTING}
+
+
+CLAUDE_TRANSCRIPT = "claude"
+
+
+def user_message(text: str) -> bytes:
+    """What to write on the stdin of `--input-format stream-json` to say `text`."""
+    said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
+    return ndjson.encode_line(said)
+
+
+def interruption() -> bytes:
+    """What to write there to stop the turn; the session survives it (2.1.197)."""
+    return ndjson.encode_line(
+        {"type": "control_request", "request_id": "ralph-stop", "request": {"subtype": "interrupt"}}
+    )
+
+
+CODEX_TRANSCRIPT = "codex"
+SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
+
+
+CUSTOM_TRANSCRIPT = "plain"
+
+
+OWN_TRANSCRIPTS = {
+    "claude": CLAUDE_TRANSCRIPT,
+    "codex": CODEX_TRANSCRIPT,
+    "custom": CUSTOM_TRANSCRIPT,
+    "ralph-claude": CLAUDE_TRANSCRIPT,
+    "demo": CLAUDE_TRANSCRIPT,
+}
+"""What `--transcript auto` means for each of them."""
+
+
+SCRIPTED = "scripted:"
+"""How the name of a model begins that is a script."""
+
+
+PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
+WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
+SCOUT_TOOLS = "Read,Glob,Grep,StructuredOutput"
+SUMMARIZER_TOOLS = "Read,Glob,Grep,StructuredOutput"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ralph.agents.transcript import Capabilities, Figures, OpenTools, named, spoken, unread
 from ralph.core import ndjson
 from ralph.core.events import (
     MOST_TOKENS,
@@ -30,10 +31,6 @@ from ralph.core.events import (
 )
 from ralph.core.ndjson import count, mapping, sequence, text
 from ralph.core.usage import USUAL_WINDOW, context_pct
-from ralph.transcripts.base import Capabilities
-from ralph.transcripts.figures import Figures
-from ralph.transcripts.opentools import OpenTools
-from ralph.transcripts.wording import named, spoken, unread
 
 _REMEMBERED = 64
 """Messages whose usage is not to be counted again."""

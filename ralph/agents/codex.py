@@ -7,14 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.agents.base import Account, Launch, Request, find_program, own_or_words, without_nesting
+from ralph.agents.base import (
+    CODEX_TRANSCRIPT,
+    Account,
+    AgentOptions,
+    CodexOptions,
+    Launch,
+    Request,
+    find_program,
+    own_or_words,
+    without_nesting,
+)
+from ralph.agents.codex_stream import CodexJson
+from ralph.agents.codex_text import CodexHuman, is_banner
+from ralph.agents.transcript import Capabilities, spoken
+from ralph.core import ndjson
 from ralph.core.errors import BlockedError
+from ralph.core.events import Event, Tag
 from ralph.core.limits import Reasoning
 from ralph.core.verdict import SCHEMA, Reply
-from ralph.runners.options import AgentOptions, CodexOptions
-
-OWN_TRANSCRIPT = "codex"
-SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 
 # The API takes a schema only if it forbids what it does not name; codex does not hold the answer to it (0.166.0).
 _STRICT_SCHEMA = json.dumps({**json.loads(SCHEMA), "additionalProperties": False})
@@ -35,7 +46,7 @@ def find_codex(options: AgentOptions, env: Mapping[str, str]) -> "CodexRunner":
             "install it (npm install -g @openai/codex) and log in: codex login;"
             " or say where it is: ralph config set agents.codex.path /path/to/codex",
         )
-    return CodexRunner((found,), options.codex, own_or_words(options, OWN_TRANSCRIPT))
+    return CodexRunner((found,), options.codex, own_or_words(options, CODEX_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class CodexRunner:
 
     command: tuple[str, ...]
     options: CodexOptions
-    transcript: str = OWN_TRANSCRIPT
+    transcript: str = CODEX_TRANSCRIPT
     required_tool: str = ""
     notice: str = ""
 
@@ -54,7 +65,7 @@ class CodexRunner:
 
     @property
     def reply(self) -> Reply:
-        return Reply.MESSAGE if self.transcript == OWN_TRANSCRIPT else Reply.WORDS
+        return Reply.MESSAGE if self.transcript == CODEX_TRANSCRIPT else Reply.WORDS
 
     def permissions(self, *, read_only: bool = False) -> str:
         return f"commands approved · sandbox: codex's own, {self._sandbox(read_only)}"
@@ -97,3 +108,60 @@ def account(environment: Mapping[str, str]) -> Account:
     """Where codex keeps its threads (0.163.0). A turn that fails or is cut off tells its use only there."""
     home = environment.get("CODEX_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".codex")
     return Account(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)
+
+
+TYPES = (
+    "thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated", "item.completed",
+)  # fmt: skip
+"""What codex's JSON is known by. Its `error` is not among them: others have one, too."""
+
+_MOST_HELD = 65_536
+"""Characters that are held back until it is clear what they belong to."""
+
+
+class CodexTranscript:
+    """One session of codex. What comes before it is known which output this is, is codex's environment speaking."""
+
+    capabilities = Capabilities(
+        supports_roles=True, supports_tool_events=True, supports_usage_events=True, supports_prompt_hiding=True
+    )
+
+    def __init__(self) -> None:
+        self._reader: CodexJson | CodexHuman | None = None
+        self._held: list[str] = []
+        self._held_size = 0
+
+    def feed(self, line: str) -> list[Event]:
+        if self._reader is not None:
+            return self._reader.feed(line)
+        if has_codex_type(line):
+            self._reader = CodexJson()
+        elif is_banner(line):
+            self._reader = CodexHuman()
+        else:
+            return self._hold(line)
+        return [*self._release(Tag.SYS), *self._reader.feed(line)]
+
+    def flush(self) -> list[Event]:
+        """Close what is open; what was never decided on is the agent's."""
+        return [*self._release(Tag.AI), *([] if self._reader is None else self._reader.flush())]
+
+    def _hold(self, line: str) -> list[Event]:
+        """Once too much was held in vain, nothing is."""
+        self._held.append(line)
+        self._held_size += len(line) + 1
+        return self._release(Tag.AI) if self._held_size > _MOST_HELD else []
+
+    def _release(self, tag: Tag) -> list[Event]:
+        held, self._held = self._held, []
+        return [event for line in held for event in spoken(tag, line.rstrip("\r"))]
+
+
+def has_codex_type(line: str) -> bool:
+    """Tell a line of codex's JSON."""
+    if not line.startswith("{"):
+        return False
+    try:
+        return ndjson.mapping(ndjson.decode(line)).get("type") in TYPES
+    except ndjson.Malformed:
+        return False

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ralph.agents.transcript import OpenTools, spoken
 from ralph.core.events import (
     MOST_TOKENS,
     Event,
@@ -16,8 +17,6 @@ from ralph.core.events import (
     ToolStatus,
     Usage,
 )
-from ralph.transcripts.opentools import OpenTools
-from ralph.transcripts.wording import spoken
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_HELD = 65_536

@@ -27,8 +27,8 @@ from ralph.agents.codex_sections import (
     Tokens,
     uncoloured,
 )
+from ralph.agents.transcript import spoken
 from ralph.core.events import Event, Tag
-from ralph.transcripts.wording import spoken
 
 _BANNER = re.compile(r"OpenAI Codex v(\S+)")
 _NOTICE = re.compile(r"(?:warning|WARNING|ERROR|deprecated): ")

@@ -1,15 +1,104 @@
 """What other packages add to ralph: agents and transcripts, by entry points. Ours come first, and are found faster."""
 
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast, get_args
 
-from ralph.agents.base import Runner
+from ralph.agents import claude, codex, custom
+from ralph.agents.base import Account, AgentOptions, Runner
+from ralph.agents.claude import find_demo, find_ralph_claude
+from ralph.agents.claude_stream import ClaudeTranscript
+from ralph.agents.codex import CodexTranscript
+from ralph.agents.codex_text import is_banner
+from ralph.agents.custom import SENTINEL, PlainTranscript, Rtf1Transcript
+from ralph.agents.transcript import Capabilities, Transcript
+from ralph.core import ndjson
 from ralph.core.errors import BlockedError, RalphError
-from ralph.runners import AGENTS, FindRunner
-from ralph.runners.options import AgentOptions
-from ralph.transcripts import TRANSCRIPTS
-from ralph.transcripts.base import Transcript
-from ralph.transcripts.foreign import ForeignTranscript
+from ralph.core.events import Event, Meta, Tag, Text
+from ralph.core.records import from_json, to_json
+
+FindRunner = Callable[[AgentOptions, Mapping[str, str]], Runner]
+
+AGENTS: Mapping[str, FindRunner] = {
+    "claude": claude.find_claude,
+    "codex": codex.find_codex,
+    "custom": custom.find_custom,
+    "ralph-claude": find_ralph_claude,
+    "demo": find_demo,
+}
+"""Every agent of ours, and how it is found."""
+
+
+def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> Account | None:
+    """Where the agent itself keeps what its sessions use, in lines that the transcript reads; mostly nowhere."""
+    return codex.account(env) if agent == transcript == "codex" else None
+
+
+TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
+    "claude": ClaudeTranscript,
+    "codex": CodexTranscript,
+    "rtf1": Rtf1Transcript,
+    "plain": PlainTranscript,
+}
+
+
+_OF_CLAUDE = ("system", "assistant", "user", "result", "rate_limit_event")
+
+
+def sniff(lines: Iterable[str]) -> str:
+    """Name the transcript of the first decisive line; without any, the output is plain."""
+    return next((name for line in lines if (name := _decided_by(line))), "plain")
+
+
+def _decided_by(line: str) -> str:
+    """Name the one transcript that such a line belongs to; empty if it could be anyone's."""
+    if line.startswith(SENTINEL):
+        return "rtf1"
+    if is_banner(line):
+        return "codex"
+    if not line.startswith("{"):
+        return ""
+    try:
+        kind = ndjson.mapping(ndjson.decode(line)).get("type")
+    except ndjson.Malformed:
+        return ""
+    return "claude" if kind in _OF_CLAUDE else "codex" if kind in codex.TYPES else ""
+
+
+_EVENTS = tuple(kind for kind in get_args(Event))
+_LONGEST = 2000
+
+
+class ForeignTranscript:
+    """Wraps a transcript that is not ours."""
+
+    def __init__(self, inner: Transcript) -> None:
+        self._inner = inner
+        capabilities: object = getattr(inner, "capabilities", None)
+        self.capabilities = capabilities if isinstance(capabilities, Capabilities) else Capabilities()
+
+    def feed(self, line: str) -> list[Event]:
+        return self._events(lambda: self._inner.feed(line), line)
+
+    def flush(self) -> list[Event]:
+        return self._events(lambda: self._inner.flush(), "")  # noqa: PLW0108 - looked up within: it may not be there
+
+    def _events(self, said: Callable[[], list[Event]], line: str) -> list[Event]:
+        try:
+            return [_believed(event) for event in said()]
+        except Exception as error:  # a fault in another package's code must not end the run
+            fault = Meta({"transcript_fault": f"{type(error).__name__}: {error}"[:500]})
+            return [fault, Text(Tag.SYS, line[:_LONGEST])] if line.strip() else [fault]
+
+
+def _believed(event: object) -> Event:
+    """An event whose every field is what it should be; of anything else only that it was there."""
+    if not isinstance(event, _EVENTS):
+        return Meta({"unknown_event": repr(event)[:500]})
+    try:
+        return from_json(to_json(cast("Event", event)))
+    except ValueError as fault:
+        return Meta({"invalid_event": f"{type(event).__name__}: {fault}"[:500]})
+
 
 RUNNERS_GROUP = "ralph.runners"
 TRANSCRIPTS_GROUP = "ralph.transcripts"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ralph import settings
+from ralph.agents.registry import TRANSCRIPTS
 from ralph.batch.attempt import AttemptKit, Outcome, hold_attempt, unheard_end
 from ralph.batch.bulletin import Budget
 from ralph.batch.controls import MOMENT, Live
@@ -33,7 +34,6 @@ from ralph.git.command import GitKilled
 from ralph.journal import Journal, Saved
 from ralph.system import clock
 from ralph.system.notify import Occasion
-from ralph.transcripts import TRANSCRIPTS
 
 
 class Trying:

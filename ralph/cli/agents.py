@@ -11,13 +11,13 @@ from pathlib import Path
 from ralph.agents import registry
 from ralph.agents.base import Request, Runner
 from ralph.agents.claude_stream import ClaudeTranscript
+from ralph.agents.transcript import Transcript
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
 from ralph.settings import Mode, Settings
 from ralph.system.programs import ask
-from ralph.transcripts.base import Transcript
 
 _TELL_VERSION = ("claude", "codex", "ralph-claude")
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ralph import summaryfile
 from ralph.accounts import recall
-from ralph.agents.registry import find_transcript
+from ralph.agents.registry import account_of, find_transcript
 from ralph.cli.agents import estimate
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import BlockedError, UsageError
@@ -16,7 +16,6 @@ from ralph.core.text import format_money
 from ralph.core.usage import Spend
 from ralph.journal import Journal, Saved, mode_of
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
-from ralph.runners import account_of
 from ralph.summaryfile import Unusable
 
 SUMMARIZER = "summarizer"

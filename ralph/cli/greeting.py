@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ralph import __version__
+from ralph.agents.base import OWN_TRANSCRIPTS
 from ralph.cli.agents import ChosenAgent
 from ralph.cli.prepare import Prepared
 from ralph.core.errors import RalphError
@@ -20,7 +21,6 @@ from ralph.core.verdict import Reply
 from ralph.git import repo
 from ralph.git.repo import size_of_changes
 from ralph.loop import STALLED
-from ralph.runners import OWN_TRANSCRIPTS
 
 Lines = Iterator[tuple[str, str]]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ralph.agents import registry
+from ralph.agents.registry import TRANSCRIPTS, sniff
 from ralph.agents.transcript import Reader
 from ralph.core import ndjson
 from ralph.core.errors import DiskError, RalphError, UsageError
@@ -18,8 +19,6 @@ from ralph.core.events import Event
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import to_json
 from ralph.core.text import timestamp
-from ralph.transcripts import TRANSCRIPTS
-from ralph.transcripts.sniffing import sniff
 from ralph.ui.console import Console, write_json
 from ralph.ui.outlet import Outlet
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ralph.accounts import recall
 from ralph.agents.base import Launch
+from ralph.agents.registry import account_of
 from ralph.cli.agents import ChosenAgent, unpriced_words
 from ralph.core.errors import DiskError, UsageError
 from ralph.core.events import Tag, Text
@@ -20,7 +21,6 @@ from ralph.core.usage import Spend
 from ralph.journal import Journal
 from ralph.mailbox import Mailbox
 from ralph.recorder import Recorder, Screen
-from ralph.runners import account_of
 from ralph.session import Logs, SessionKit
 from ralph.system import clock, environ
 from ralph.system.child import Child

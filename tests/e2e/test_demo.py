@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ralph.agents.base import AgentOptions
+from ralph.agents.claude import find_demo
 from ralph.core.errors import UsageError
-from ralph.runners.options import AgentOptions
-from ralph.runners.ralph_claude import find_demo
 from tests.support.git_repos import commits, git
 from tests.support.ralph_process import Ralph
 

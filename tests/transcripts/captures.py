@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ralph.transcripts import TRANSCRIPTS
+from ralph.agents.registry import TRANSCRIPTS
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 GOLDEN = ".events.ndjson"

@@ -6,11 +6,11 @@ import os
 import time
 from pathlib import Path
 
+from ralph.agents.registry import TRANSCRIPTS
 from ralph.agents.transcript import events_in
 from ralph.core import ndjson
 from ralph.core.ndjson import lines_in
 from ralph.core.records import to_json
-from ralph.transcripts import TRANSCRIPTS
 from tests.transcripts.captures import CAPTURES, golden_of
 
 

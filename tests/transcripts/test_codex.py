@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ralph.agents.codex import CodexTranscript
 from ralph.core.events import (
     Event,
     Meta,
@@ -21,7 +22,6 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.failures import End, Evidence, classify
-from ralph.transcripts.codex import CodexTranscript
 from tests.support.rows import rows
 from tests.transcripts import captures
 

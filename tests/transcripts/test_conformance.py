@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ralph.agents.registry import TRANSCRIPTS, sniff
 from ralph.agents.transcript import events_in
 from ralph.core import ndjson
 from ralph.core.events import AGENT_TYPES, Event, SessionStarted, Tag, Text, ToolEnd, ToolOutput, ToolStart, Usage
 from ralph.core.ndjson import lines_in
 from ralph.core.records import from_json, to_json
-from ralph.transcripts import TRANSCRIPTS
-from ralph.transcripts.sniffing import sniff
 from tests.support.rows import rows
 from tests.transcripts.captures import CAPTURES, captures_of, extra_captures, lines_of
 

@@ -1,7 +1,7 @@
 """Tools that were started and not ended."""
 
+from ralph.agents.transcript import OpenTools
 from ralph.core.events import ToolEnd, ToolStatus
-from ralph.transcripts.opentools import OpenTools
 
 
 def test_what_is_left_open_ends_unknown_in_its_order() -> None:

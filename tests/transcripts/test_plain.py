@@ -2,8 +2,8 @@
 
 import pytest
 
+from ralph.agents.custom import PlainTranscript
 from ralph.core.events import Event, Meta, Tag, Text
-from ralph.transcripts.plain import PlainTranscript
 
 
 def heard(*lines: str) -> list[Event]:

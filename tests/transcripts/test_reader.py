@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from ralph.agents.claude_stream import ClaudeTranscript
-from ralph.agents.custom import Rtf1Transcript
+from ralph.agents.custom import PlainTranscript, Rtf1Transcript
 from ralph.agents.transcript import Reader, events_in
 from ralph.core.events import Event, Meta, Tag, Text, ToolEnd, ToolStart, ToolStatus, TurnEnded, Usage
 from ralph.core.ndjson import LONGEST_LINE, Oversized, lines_in
-from ralph.transcripts.plain import PlainTranscript
 from tests.transcripts.captures import captures_of, lines_of
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ralph.agents.custom import Rtf1Transcript
+from ralph.agents.custom import PlainTranscript, Rtf1Transcript
 from ralph.core.events import (
     AGENT_TYPES,
     MOST_TOKENS,
@@ -20,7 +20,6 @@ from ralph.core.events import (
     ToolStatus,
     Usage,
 )
-from ralph.transcripts.plain import PlainTranscript
 from tests.support.rows import rows
 
 

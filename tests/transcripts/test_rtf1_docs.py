@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agents.custom import Rtf1Transcript
+from ralph.agents.custom import SENTINEL, Rtf1Transcript
 from ralph.core.events import AGENT_TYPES, Event, Meta, Tag, Text, ToolStatus, Usage
-from ralph.transcripts.plain import SENTINEL
 
 OF_RALPH = ("cost_is_estimate", "uncosted_tokens")
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "rtf1.md").read_text()

@@ -1,7 +1,6 @@
 """Which transcript a log is for."""
 
-from ralph.transcripts import TRANSCRIPTS
-from ralph.transcripts.sniffing import sniff
+from ralph.agents.registry import TRANSCRIPTS, sniff
 from tests.support.rows import rows
 
 CLAUDE = '{"type":"system","subtype":"init"}'

@@ -5,12 +5,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ralph.agents.base import Launch, Request
-from ralph.core.errors import BlockedError
 from ralph.core.events import Event, Tag, Text
-from ralph.core.verdict import PROMISE, Reply
-from ralph.runners.options import AgentOptions
-from ralph.transcripts.base import Capabilities
+from ralph.runners import PROMISE, AgentOptions, BlockedError, Launch, Reply, Request
+from ralph.transcripts import Capabilities
 
 
 class ShoutTranscript:
