@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import settings
 from ralph.agents.registry import TRANSCRIPTS
 from ralph.agents.transcript import events_in
 from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.manifest import read_manifest
 from ralph.batch.retrying import RALPH, USER, told
+from ralph.config import settings
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
 from ralph.core.events import ToolEnd, ToolStart

@@ -9,9 +9,9 @@ import pytest
 
 from ralph.agent.flags import FLAGS
 from ralph.batch.manifest import SETTINGS, read_manifest
+from ralph.config.settings import load
 from ralph.core.failures import TABLE
 from ralph.core.goal import KEYS, parse_goal
-from ralph.settings import load
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

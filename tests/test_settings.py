@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ralph import settings
 from ralph.agents.base import AgentOptions, ClaudeOptions, CodexOptions
+from ralph.config import settings
+from ralph.config.settings import KEYS, Mode, Settings, load, set_value
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
-from ralph.settings import KEYS, Mode, Settings, load, set_value
 from tests.support.rows import rows
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from ralph.config.envrc_files import Envrc, look
+from ralph.config.trust import DIRENV, NOBODY, Doubt, Record, TrustStore, flag_counts, judge
 from ralph.core.errors import StateError
-from ralph.envrc.sources import Envrc, look
-from ralph.trust import DIRENV, NOBODY, Doubt, Record, TrustStore, flag_counts, judge
 
 AT = "2026-11-16T12:00:00Z"
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from ralph import goalfile, settings
+from ralph import goalfile
 from ralph.batch.goals import MergeMode, Submission
 from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest, repo_from
 from ralph.batch.plan import find_cycle
+from ralph.config import settings
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError
 from ralph.core.text import did_you_mean

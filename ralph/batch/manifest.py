@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from ralph import settings
 from ralph.batch.goals import MergeMode
+from ralph.config import settings
 from ralph.core.errors import UsageError
 from ralph.core.goal import goal_name
 from ralph.core.text import did_you_mean

@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ralph import settings
 from ralph.agents.registry import TRANSCRIPTS
 from ralph.batch.attempt import AttemptKit, Outcome, hold_attempt, unheard_end
 from ralph.batch.bulletin import Budget
@@ -22,6 +21,7 @@ from ralph.batch.reserving import reserve
 from ralph.batch.retrying import CONFLICTS, RALPH
 from ralph.batch.statekeeping import take_up_state
 from ralph.batch.updating import Updated, bring_up_to_date
+from ralph.config import settings
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
 from ralph.core.failures import End

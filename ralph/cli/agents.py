@@ -12,11 +12,11 @@ from ralph.agents import registry
 from ralph.agents.base import Request, Runner
 from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.agents.transcript import Transcript
+from ralph.config.settings import Mode, Settings
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
-from ralph.settings import Mode, Settings
 from ralph.system.programs import ask
 
 _TELL_VERSION = ("claude", "codex", "ralph-claude")

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import typer
 
-from ralph import protected, settings
+from ralph import protected
 from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.cli.surroundings import Beginning, passed_over, stands, surround
+from ralph.config import settings
+from ralph.config.environment import Beginning, passed_over, stands, surround
+from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
 from ralph.core.errors import Interrupted, UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
 from ralph.system import environ
-from ralph.trust import refuse_sessions
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
 from ralph.ui.telling import Detail

@@ -18,7 +18,7 @@ def show(
     """Show every setting, its value and where it comes from."""
     if context.invoked_subcommand is not None:
         return
-    from ralph import settings
+    from ralph.config import settings
     from ralph.core import ndjson
     from ralph.system import environ
 
@@ -49,7 +49,7 @@ def set_(
     ] = False,
 ) -> None:
     """Set a key in your own configuration, or in the project's."""
-    from ralph import settings
+    from ralph.config import settings
     from ralph.system import environ
 
     root = _project()

@@ -5,7 +5,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from ralph import settings
+from ralph.config import settings
 from ralph.core.errors import BUG, RalphError
 from ralph.core.text import both_ends
 from ralph.system import environ

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ralph import settings
+from ralph.config import settings
 from ralph.core.errors import UsageError
 from ralph.git import repo
 from ralph.roster import Roster

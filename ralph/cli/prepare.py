@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import protected, settings
+from ralph import protected
 from ralph.agents.base import Runner
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
+from ralph.config import settings
+from ralph.config.settings import Settings
+from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
 from ralph.core.errors import BlockedError, RepoError, UsageError
 from ralph.core.goal import Goal
@@ -21,9 +24,7 @@ from ralph.git.address import clone_path, require_source
 from ralph.git.repo import Repo, clone, open_repo, require_branch_name
 from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
-from ralph.settings import Settings
 from ralph.system import environ
-from ralph.trust import refuse_sessions
 
 
 @dataclass(frozen=True, slots=True)

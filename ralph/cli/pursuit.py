@@ -12,9 +12,9 @@ from ralph.cli.greeting import farewell, greeting, next_steps
 from ralph.cli.notices import RunNotices, note_on_stderr
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.cli.surroundings import Beginning, passed_over, stands, surround
 from ralph.cli.throwaway import clean_up_after_a_kill
 from ralph.cli.workplace import Workplace, listed
+from ralph.config.environment import Beginning, passed_over, stands, surround
 from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.core.events import Guided, RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act, Receipt, Word

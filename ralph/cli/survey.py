@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph import __version__, protected, settings
+from ralph import __version__, protected
 from ralph.agents.base import Request
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
 from ralph.cli.notices import note_on_stderr
 from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.cli.surroundings import Beginning, Surroundings, passed_over, stands, surround
 from ralph.cli.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_a_kill
+from ralph.config import settings
+from ralph.config.environment import Beginning, Surroundings, passed_over, stands, surround
 from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.core.events import RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act

@@ -19,31 +19,31 @@ def trust(
     """
     import time
 
-    from ralph import settings
-    from ralph.cli.surroundings import stands
+    from ralph.config import envrc_files, settings
+    from ralph.config.environment import stands
+    from ralph.config.envrc import word_on
+    from ralph.config.trust import TrustStore, refuse_sessions
     from ralph.core.errors import UsageError
     from ralph.core.text import timestamp
-    from ralph.envrc import direnv, sources
     from ralph.git import repo
     from ralph.system import environ
-    from ralph.trust import TrustStore, refuse_sessions
     from ralph.ui.sanitise import visible
 
     env = environ.without_redirections()
     refuse_sessions(env)
     place = path or Path.cwd()
-    named = place.name == sources.NAME and not place.is_dir()
+    named = place.name == envrc_files.NAME and not place.is_dir()
     folder = (place.parent if named else place).resolve()
     root = repo.open_repo(folder).root
-    if folder != root and (named or (folder / sources.NAME).exists()):
-        only = f"only {root / sources.NAME} is used, the one at the root of the repository"
+    if folder != root and (named or (folder / envrc_files.NAME).exists()):
+        only = f"only {root / envrc_files.NAME} is used, the one at the root of the repository"
         if named:
             raise UsageError(f"{place} is never used", only)
-        typer.echo(visible(f"note: {only}; {folder / sources.NAME} is not"), err=True)
+        typer.echo(visible(f"note: {only}; {folder / envrc_files.NAME} is not"), err=True)
     store = TrustStore(settings.ralph_dir(env))
     if forget:
         known = store.forget(root, timestamp(time.time()))
-        typer.echo(f"{root / sources.NAME}: {'no longer trusted' if known else 'was not trusted'}")
+        typer.echo(f"{root / envrc_files.NAME}: {'no longer trusted' if known else 'was not trusted'}")
         return
     envrc = stands(root, env)
     if not envrc.exists:
@@ -53,11 +53,11 @@ def trust(
     store.record(envrc, "ralph trust", timestamp(time.time()))
     typer.echo(visible(f"{envrc.path} is trusted as it stands, with what it reads:"))
     for name, digest in envrc.files.items():
-        missing = "not there; trust ends when it comes" if digest == sources.MISSING else f"sha256 {digest[:16]}…"
+        missing = "not there; trust ends when it comes" if digest == envrc_files.MISSING else f"sha256 {digest[:16]}…"
         typer.echo(visible(f"  {name}  ({missing})"))
     if envrc.unfollowed:
         typer.echo("not covered, because it cannot be told what is read or run there:")
         for where in envrc.unfollowed:
             typer.echo(visible(f"  {where}"))
-    if direnv.word_on(envrc, env).denies:
+    if word_on(envrc, env).denies:
         typer.echo("note: your direnv denies it, and that counts more: direnv allow", err=True)

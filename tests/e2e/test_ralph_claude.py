@@ -98,7 +98,7 @@ def test_nothing_slow_is_loaded_where_it_is_not_needed(run: Any, script: Path) -
     done = run("-p", "go", "--model", f"scripted:{script}", env={"PYTHONPROFILEIMPORTTIME": "1"})
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     assert "ralph.agent.conversation" in imported
-    assert not imported & {"anthropic", "importlib.metadata", "pydantic", "ralph.settings", "psutil"}
+    assert not imported & {"anthropic", "importlib.metadata", "pydantic", "ralph.config.settings", "psutil"}
 
 
 def test_a_script_that_cannot_be_read_is_one_line(run: Any) -> None:

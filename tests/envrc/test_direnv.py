@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.envrc.direnv import Failure, Word, export, word_on
-from ralph.envrc.sources import look
+from ralph.config.envrc import Failure, Word, export, word_on
+from ralph.config.envrc_files import look
 from ralph.system.guardian import Guardian
 from tests.support import tools
 

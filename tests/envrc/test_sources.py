@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.envrc.sources import MISSING, Envrc, look
+from ralph.config.envrc_files import MISSING, Envrc, look
 from tests.support.rows import rows
 
 

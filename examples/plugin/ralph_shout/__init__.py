@@ -5,9 +5,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ralph.agents.base import AgentOptions, Launch, Request
+from ralph.agents.transcript import Capabilities
+from ralph.core.errors import BlockedError
 from ralph.core.events import Event, Tag, Text
-from ralph.runners import PROMISE, AgentOptions, BlockedError, Launch, Reply, Request
-from ralph.transcripts import Capabilities
+from ralph.core.verdict import PROMISE, Reply
 
 
 class ShoutTranscript:

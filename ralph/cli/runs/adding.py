@@ -71,9 +71,9 @@ def wishes(
 ) -> "Wishes":
     """What the command line says of every goal."""
     from ralph.batch.manifest import Wishes
+    from ralph.config.trust import refuse_sessions
     from ralph.core.errors import UsageError
     from ralph.system import environ
-    from ralph.trust import refuse_sessions
 
     if trust_envrc:
         refuse_sessions(environ.inherited())

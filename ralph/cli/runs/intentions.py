@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ralph import settings
 from ralph.batch.bulletin import Budget
 from ralph.batch.database import default_url
 from ralph.batch.goals import BatchGoal, MergeMode, State, Submission
@@ -17,10 +16,11 @@ from ralph.batch.store import open_store
 from ralph.cli.runs import documents
 from ralph.cli.runs.queues import Whereabouts, existing
 from ralph.cli.runs.tables import waiting
+from ralph.config import settings
+from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
-from ralph.settings import Settings
 from ralph.ui.sanitise import one_line
 
 

@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import settings
 from ralph.batch.database import default_url
 from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.sole import serving, unless_served
 from ralph.batch.store import Store, open_store
+from ralph.config import settings
 from ralph.core.errors import UsageError
 from ralph.system import environ
 

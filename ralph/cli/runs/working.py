@@ -241,7 +241,7 @@ def _again(
 def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
     from ralph.batch.controls import Rules
     from ralph.batch.goals import MergeMode
-    from ralph.settings import DOTENV
+    from ralph.config.settings import DOTENV
 
     env = {name: value for name, value in place.env.items() if name != "RALPH_DB"}  # it may hold a password
     # An agent can write a .env into its clone, where git may ignore it: nothing in there decides about a goal.
@@ -252,8 +252,8 @@ def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: b
 
 def _budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
     """What the whole batch may use; limits of each goal's are settings, and not meant here."""
-    from ralph import settings
     from ralph.batch.bulletin import Budget
+    from ralph.config import settings
     from ralph.core.text import parse_duration
 
     written = {name: value for name, value in (("max_cost", cost), ("max_tokens", tokens)) if value is not None}

@@ -14,7 +14,6 @@ from typing import cast
 import dotenv
 import platformdirs
 
-from ralph import configfile
 from ralph.agents import registry
 from ralph.agents.base import (
     AUTO,
@@ -30,6 +29,7 @@ from ralph.agents.base import (
     CodexOptions,
 )
 from ralph.agents.registry import AGENTS, TRANSCRIPTS
+from ralph.config import files
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
@@ -458,7 +458,7 @@ def _dotenv(path: Path, collected: _Collected) -> dict[str, str]:
 
 def _add_toml(collected: _Collected, path: Path, *, trusted: bool) -> None:
     try:
-        collected.add(Source(str(path), configfile.read(path, KEYS), trusted))
+        collected.add(Source(str(path), files.read(path, KEYS), trusted))
     except UsageError as error:
         collected.faults.append(error.message)
 
@@ -473,5 +473,5 @@ def set_value(path: Path, name: str, written: str) -> str:
     except ValueError as fault:
         raise UsageError(f"{name}: {fault}") from fault
     if isinstance(value, tuple):
-        return configfile.put(path, name, list(cast("tuple[str, ...]", value)))
-    return configfile.put(path, name, value if isinstance(value, bool | int) else written)
+        return files.put(path, name, list(cast("tuple[str, ...]", value)))
+    return files.put(path, name, value if isinstance(value, bool | int) else written)

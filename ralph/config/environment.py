@@ -10,17 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.config import envrc_files
+from ralph.config.envrc import Failure, export, word_on
+from ralph.config.envrc_files import MISSING, NAME, Envrc
+from ralph.config.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 from ralph.core.errors import Interrupted, RalphError
 from ralph.core.text import timestamp
-from ralph.envrc import direnv, sources, static
-from ralph.envrc.sources import MISSING, NAME, Envrc
+from ralph.envrc import static
 from ralph.envrc.variables import Variables, let_through
 from ralph.journal import repo_key
 from ralph.system import programs
 from ralph.system.files import named_in_faults, replace_file
 from ralph.system.guardian import Guardian
 from ralph.system.signals import Signals
-from ralph.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class _Used:
 
 def stands(root: Path, env: Mapping[str, str]) -> Envrc:
     """Read the `.envrc` of a repository; nothing is executed."""
-    return sources.look(root, Path(env.get("HOME") or Path.home()), _searched(root, env))
+    return envrc_files.look(root, Path(env.get("HOME") or Path.home()), _searched(root, env))
 
 
 def passed_over(root: Path, env: Mapping[str, str]) -> list[str]:
@@ -106,7 +108,7 @@ def surround(
         trust = f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}"
         return _without(envrc, env, doubt.why, "put a plain, small file there, or none" if envrc.obstacle else trust)
     used = _evaluated(envrc, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root), guardian, signals)
-    if isinstance(used, direnv.Failure):
+    if isinstance(used, Failure):
         return _without(envrc, env, used.why, used.hint)
     return Surroundings(used.variables.over(env), _told(used))
 
@@ -115,7 +117,7 @@ def _doubt(
     envrc: Envrc, env: Mapping[str, str], store: TrustStore, beginning: Beginning, *, trusting: bool, by_agent: bool
 ) -> Doubt | None:
     at, began = timestamp(time.time()), beginning.digest
-    record, word = store.recorded(envrc.root), direnv.word_on(envrc, env)
+    record, word = store.recorded(envrc.root), word_on(envrc, env)
     if record is None:
         record = store.first_seen(envrc, at, as_it_began=began in (None, envrc.digest))
     if spoken := trusting and not by_agent and flag_counts(envrc, record):
@@ -130,14 +132,14 @@ def _doubt(
 
 def _evaluated(
     envrc: Envrc, env: Mapping[str, str], timeout: float, folder: Path, guardian: Guardian, signals: Signals
-) -> _Used | direnv.Failure:
+) -> _Used | Failure:
     path = _searched(envrc.root, env)
     program = shutil.which("direnv", path=path)
     if program is None:
         plain = static.read(envrc.text.decode("utf-8", "replace"))
         omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
         return _Used(let_through(plain.values), f"read as text{omitted}")
-    changes = direnv.export(
+    changes = export(
         program,
         envrc,
         {**env, "PATH": path, **programs.loading_outside(env, envrc.root)},
@@ -148,11 +150,11 @@ def _evaluated(
     )
     if signals.first is not None:
         raise Interrupted(signals.first)
-    if isinstance(changes, direnv.Failure):
+    if isinstance(changes, Failure):
         return changes
     after = stands(envrc.root, env)
     if any(envrc.files.get(name, MISSING) != MISSING for name in after.changed_since(envrc.files)):
-        return direnv.Failure("it changed while it was evaluated", "look at it, then run this again")
+        return Failure("it changed while it was evaluated", "look at it, then run this again")
     if added := changes.get("PATH"):
         changes = {**changes, "PATH": programs.rejoined(added, path, env.get("PATH", ""))}
     return _Used(let_through(changes), "by direnv", envrc.unfollowed)

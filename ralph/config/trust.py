@@ -12,8 +12,8 @@ from typing import cast
 
 import tomli_w
 
+from ralph.config.envrc_files import NAME, Envrc
 from ralph.core.errors import StateError, UsageError
-from ralph.envrc.sources import NAME, Envrc
 from ralph.journal import repo_key
 from ralph.system.files import make_private_directory, named_in_faults, replace_file
 

@@ -18,9 +18,9 @@ from typing import cast
 
 import tomli_w
 
+from ralph.config.envrc_files import Envrc
 from ralph.core import ndjson
 from ralph.core.text import format_duration
-from ralph.envrc.sources import Envrc
 from ralph.system.child import Child
 from ralph.system.files import make_private_directory
 from ralph.system.guardian import Guardian, StartError
