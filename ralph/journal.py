@@ -6,8 +6,6 @@ $RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md
 """
 
 import contextlib
-import hashlib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,12 +32,6 @@ from ralph.system.files import (
 )
 
 VERSION = 1
-
-
-def repo_key(root: Path) -> str:
-    """Name a working tree: readable, and unique to its path."""
-    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:8]
-    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', root.resolve().name) or 'root'}-{digest}"
 
 
 def _decoded(data: bytes) -> object:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import repolock
+from ralph.config.paths import repo_key
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.events import Event
 from ralph.core.goal import goal_name
 from ralph.core.records import from_json
-from ralph.journal import repo_key
 
 _TAIL = 256 * 1024
 """Bytes of a run's events that tell where it stands."""

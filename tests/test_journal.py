@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ralph.config.paths import repo_key
 from ralph.core.errors import StateError
 from ralph.core.events import Tag, Text
 from ralph.core.limits import Limit
@@ -21,7 +22,7 @@ from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
-from ralph.journal import Damaged, Journal, Saved, mode_of, repo_key
+from ralph.journal import Damaged, Journal, Saved, mode_of
 from ralph.repolock import RepoLock
 from ralph.system.files import make_private_directory, replace_file
 

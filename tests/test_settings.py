@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ralph.agents.base import AgentOptions, ClaudeOptions, CodexOptions
-from ralph.config import settings
+from ralph.config import paths, settings
 from ralph.config.settings import KEYS, Mode, Settings, load, set_value
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
@@ -30,7 +30,7 @@ def project(root: Path, text: str) -> Path:
 
 
 def user(text: str) -> Path:
-    path = settings.user_config()
+    path = paths.user_config()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -306,7 +306,7 @@ def test_an_unreadable_line_of_env_does_no_harm(root: Path) -> None:
     ("env", "directory"), [({"RALPH_DIR": "/x/y"}, "/x/y"), ({"RALPH_DIR": "~/r"}, "home/r"), ({}, "home/state/ralph")]
 )
 def test_the_state_directory_is_the_users_or_the_platforms(world: Path, env: dict[str, str], directory: str) -> None:
-    assert settings.ralph_dir(env) == world / directory
+    assert paths.ralph_dir(env) == world / directory
 
 
 # ralph config set
@@ -327,7 +327,7 @@ def test_the_state_directory_is_the_users_or_the_platforms(world: Path, env: dic
     ],
 )
 def test_a_value_that_is_set_is_read_back(name: str, written: str, stored: object, value: object) -> None:
-    path = settings.user_config()
+    path = paths.user_config()
     assert set_value(path, name, written) == ""
     assert tomllib.loads(path.read_text()) == stored
     loaded = load(env={}).values[name]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from ralph import goalfile
 from ralph.batch.goals import MergeMode, Submission
 from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest, repo_from
 from ralph.batch.plan import find_cycle
 from ralph.config import settings
+from ralph.config.files import Folders, goal_in, read_goal, read_text
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError
 from ralph.core.text import did_you_mean
@@ -77,7 +77,7 @@ class _Reading:
         self._said = replace(said, repos=repos, after=names_in(said.after))
         self._sound: set[str] = set()
         self._standing: str | None = None
-        self._folders = goalfile.Folders()
+        self._folders = Folders()
         self.submissions: list[Submission] = []
         self.notes: list[str] = []
         self.faults = _Faults()
@@ -111,8 +111,8 @@ class _Reading:
 
     def _take_goal(self, path: Path, entry: Wishes | None = None, defaults: Wishes | None = None) -> None:
         entry, defaults = entry or Wishes(), defaults or Wishes()
-        text = goalfile.read_text(path)
-        goal = goalfile.goal_in(text, path, self._folders)
+        text = read_text(path)
+        goal = goal_in(text, path, self._folders)
         own = _front_matter(goal)
         branch = str(goal.front_matter.get("branch") or "")
         if branch:
@@ -167,7 +167,7 @@ class _Reading:
 
 def _is_goal(file: Path) -> bool:
     try:
-        goalfile.read_goal(file)
+        read_goal(file)
     except NoObjectiveError:
         return False
     except UsageError:  # a goal, and something is wrong with it

@@ -10,7 +10,7 @@ import typer
 from ralph import protected
 from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.config import settings
+from ralph.config import paths, settings
 from ralph.config.environment import Beginning, passed_over, stands, surround
 from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
@@ -60,7 +60,7 @@ def _environment(
             env,
             guardian=stage.guardian,
             signals=stage.signals,
-            ralph_dir=settings.ralph_dir(env),
+            ralph_dir=paths.ralph_dir(env),
             timeout=timeout,
             beginning=Beginning(None),
             trusting=trusting,

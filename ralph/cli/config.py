@@ -49,7 +49,7 @@ def set_(
     ] = False,
 ) -> None:
     """Set a key in your own configuration, or in the project's."""
-    from ralph.config import settings
+    from ralph.config import paths, settings
     from ralph.system import environ
 
     root = _project()
@@ -60,7 +60,7 @@ def set_(
             f"{key} does not count in a project's configuration",
             "leave out --project: it runs code or concerns secrets",
         )
-    path = settings.project_config(root) if project and root is not None else settings.user_config()
+    path = paths.project_config(root) if project and root is not None else paths.user_config()
     note = settings.set_value(path, key, value)
     typer.echo(f"{key} = {_safe(value)}  ({path})")
     if note:

@@ -5,7 +5,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from ralph.config import settings
+from ralph.config import paths
 from ralph.core.errors import BUG, RalphError
 from ralph.core.text import both_ends
 from ralph.system import environ
@@ -35,7 +35,7 @@ def report_bug(error: Exception) -> int:
 
 def _keep(text: str) -> str:
     try:
-        folder = settings.ralph_dir(environ.without_redirections()) / "bugs"
+        folder = paths.ralph_dir(environ.without_redirections()) / "bugs"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except (OSError, RalphError):
         folder = Path(tempfile.gettempdir())

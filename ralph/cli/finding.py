@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ralph.config import settings
+from ralph.config import paths
 from ralph.core.errors import UsageError
 from ralph.git import repo
 from ralph.roster import Roster
@@ -15,4 +15,4 @@ def roster() -> Roster:
         here = repo.open_repo(Path.cwd()).root
     except UsageError:
         here = None
-    return Roster(settings.ralph_dir(environ.without_redirections()) / "runs", here)
+    return Roster(paths.ralph_dir(environ.without_redirections()) / "runs", here)

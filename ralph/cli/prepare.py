@@ -11,7 +11,8 @@ from ralph import protected
 from ralph.agents.base import Runner
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
-from ralph.config import settings
+from ralph.config import paths, settings
+from ralph.config.files import read_goal
 from ralph.config.settings import Settings
 from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
@@ -22,7 +23,6 @@ from ralph.core.run import Run
 from ralph.core.usage import Spend
 from ralph.git.address import clone_path, require_source
 from ralph.git.repo import Repo, clone, open_repo, require_branch_name
-from ralph.goalfile import read_goal
 from ralph.prompts import Prompts
 from ralph.system import environ
 
@@ -136,7 +136,7 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
     if flags.trust_envrc:
         refuse_sessions(env)
     goal = read_goal(flags.goal)
-    ralph_dir = settings.ralph_dir(env)
+    ralph_dir = paths.ralph_dir(env)
     asked = Asked(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)
     if asked.place.branch is not None:
         require_branch_name(asked.place.branch)

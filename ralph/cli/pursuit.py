@@ -15,6 +15,7 @@ from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.throwaway import clean_up_after_a_kill
 from ralph.cli.workplace import Workplace, listed
 from ralph.config.environment import Beginning, passed_over, stands, surround
+from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.core.events import Guided, RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act, Receipt, Word
@@ -23,7 +24,7 @@ from ralph.core.status import Stopwatch
 from ralph.core.text import both_ends, timestamp
 from ralph.dossier import Facts, dossier
 from ralph.git.repo import changes, open_repo
-from ralph.journal import Damaged, Journal, Saved, repo_key
+from ralph.journal import Damaged, Journal, Saved
 from ralph.loop import STALLED, pursue
 from ralph.mailbox import Mailbox
 from ralph.recorder import Recorder

@@ -18,13 +18,15 @@ from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_a_kill
 from ralph.config import settings
 from ralph.config.environment import Beginning, Surroundings, passed_over, stands, surround
+from ralph.config.paths import ralph_dir as paths_ralph_dir
+from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.core.events import RunEnded, RunStarted, Tag, Text
 from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.git.repo import Repo, open_repo
-from ralph.journal import Journal, LogFiles, repo_key
+from ralph.journal import Journal, LogFiles
 from ralph.prompts import MAP, Prompts
 from ralph.recorder import Recorder
 from ralph.repolock import RepoLock
@@ -96,7 +98,7 @@ class Surveying:
             self.env,
             guardian=self.stage.guardian,
             signals=self.stage.signals,
-            ralph_dir=settings.ralph_dir(self.env),
+            ralph_dir=paths_ralph_dir(self.env),
             timeout=self.agent.settings.envrc_timeout,
             beginning=Beginning(None),
         )
@@ -244,7 +246,7 @@ def _place(env: Mapping[str, str]) -> tuple[Repo, Path]:
     except UsageError as error:
         raise UsageError(error.message, "go to the repository that is to be mapped") from error
     protected.require_plain_directory(repo.root)
-    ralph_dir = settings.ralph_dir(env)
+    ralph_dir = paths_ralph_dir(env)
     if ralph_dir.resolve().is_relative_to(repo.root):
         raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
     return repo, ralph_dir / "runs" / repo_key(repo.root)

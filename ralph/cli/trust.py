@@ -19,7 +19,7 @@ def trust(
     """
     import time
 
-    from ralph.config import envrc_files, settings
+    from ralph.config import envrc_files, paths
     from ralph.config.environment import stands
     from ralph.config.envrc import word_on
     from ralph.config.trust import TrustStore, refuse_sessions
@@ -40,7 +40,7 @@ def trust(
         if named:
             raise UsageError(f"{place} is never used", only)
         typer.echo(visible(f"note: {only}; {folder / envrc_files.NAME} is not"), err=True)
-    store = TrustStore(settings.ralph_dir(env))
+    store = TrustStore(paths.ralph_dir(env))
     if forget:
         known = store.forget(root, timestamp(time.time()))
         typer.echo(f"{root / envrc_files.NAME}: {'no longer trusted' if known else 'was not trusted'}")

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.config import envrc_files
-from ralph.config.envrc import Failure, export, word_on
+from ralph.config.envrc import Failure, Variables, export, let_through, read, word_on
 from ralph.config.envrc_files import MISSING, NAME, Envrc
+from ralph.config.paths import repo_key
 from ralph.config.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 from ralph.core.errors import Interrupted, RalphError
 from ralph.core.text import timestamp
-from ralph.envrc import static
-from ralph.envrc.variables import Variables, let_through
-from ralph.journal import repo_key
 from ralph.system import programs
 from ralph.system.files import named_in_faults, replace_file
 from ralph.system.guardian import Guardian
@@ -136,7 +134,7 @@ def _evaluated(
     path = _searched(envrc.root, env)
     program = shutil.which("direnv", path=path)
     if program is None:
-        plain = static.read(envrc.text.decode("utf-8", "replace"))
+        plain = read(envrc.text.decode("utf-8", "replace"))
         omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
         return _Used(let_through(plain.values), f"read as text{omitted}")
     changes = export(

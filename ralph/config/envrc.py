@@ -7,7 +7,9 @@ whatever content stands there, also what an agent has written.
 
 import contextlib
 import hashlib
+import io
 import os
+import re
 import shutil
 import time
 import tomllib
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import dotenv
 import tomli_w
 
 from ralph.config.envrc_files import Envrc
@@ -152,3 +155,86 @@ def _read_settings(own: Path) -> dict[str, object]:
 
 def _folder(env: Mapping[str, str], name: str, usual: str) -> Path:
     return Path(env.get(name) or Path(env.get("HOME") or Path.home()) / usual) / "direnv"
+
+
+_WORD = r"[^\s\\\"'$`;&|<>(){}*?\[\]~!#]"
+_PLAIN = re.compile(rf"(export[ \t]+)?[A-Za-z_]\w*=({_WORD}(?:{_WORD}|#)*|'[^'\\]*'|\"[^\"\\$`]*\")?[ \t]*(#.*)?")
+_NOTHING = re.compile(r"\s*(#.*)?")
+_GOES_ON = re.compile(
+    r"(if|for|while|until|case|select|function|\{|\()(\s|$)|.*(<<|\\$|[{(]\s*(#.*)?$)|(exit|return)\b"
+)
+"""Lines after which it cannot be told, line by line, what is executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """What was read, and the numbers of the lines that were left out; all of them from `end` on, if there is one."""
+
+    values: Mapping[str, str]
+    left_out: tuple[int, ...]
+    end: int | None
+
+    @property
+    def omissions(self) -> str:
+        """What was left out, in words; empty if nothing was."""
+        lines = ", ".join(map(str, self.left_out[:10])) + (" …" if len(self.left_out) > 10 else "")
+        some = f"line{'s' if len(self.left_out) > 1 else ''} {lines}" if lines else ""
+        rest = f"everything from line {self.end} on" if self.end else ""
+        return " and ".join(filter(None, [some, rest]))
+
+
+def read(text: str) -> Static:
+    """Read the lines that only assign text to a name; lines are bash's, which drops NULs."""
+    plain: list[str] = []
+    left_out: list[int] = []
+    end = None
+    for number, line in enumerate(text.replace("\0", "").split("\n"), 1):
+        if _PLAIN.fullmatch(line):
+            plain.append(line)
+        elif _NOTHING.fullmatch(line):
+            continue
+        elif _GOES_ON.match(line) or line.count('"') % 2 or line.count("'") % 2:
+            end = number
+            break
+        else:
+            left_out.append(number)
+    values = dotenv.dotenv_values(stream=io.StringIO("\n".join(plain)), interpolate=False)
+    return Static({name: value or "" for name, value in values.items()}, tuple(left_out), end)
+
+
+_DROPPED = re.compile(
+    r"(GIT_|LD_|PYTHON|DIRENV_|RALPH_|BASH_FUNC_).*|BASH_ENV|ENV|NODE_OPTIONS|PERL5OPT|RUBYOPT|GCONV_PATH", re.DOTALL
+)
+"""Names that have programs run or load something else, whoever starts them: shells, interpreters, the C library, git.
+
+Where a language looks for its modules is not among them, but for Python's: `layout perl` and `layout ruby` live by it.
+And ralph's own, which speak of its run; and direnv's, which speak of its shell.
+"""
+
+_GARBLED = "\N{REPLACEMENT CHARACTER}"
+"""What direnv (2.32.1) prints for bytes that are no text: what they were is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """Variables that are set, those that are taken away, and those that were not let through, or could not be read."""
+
+    values: Mapping[str, str]
+    unset: tuple[str, ...]
+    dropped: tuple[str, ...]
+    garbled: tuple[str, ...]
+
+    def over(self, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment as they change it."""
+        return {name: value for name, value in env.items() if name not in self.unset} | dict(self.values)
+
+
+def let_through(changes: Mapping[str, str | None]) -> Variables:
+    """Sort what a `.envrc` does; None takes a variable away."""
+    kept = {name: value for name, value in changes.items() if not _DROPPED.fullmatch(name)}
+    return Variables(
+        values={name: value for name, value in kept.items() if value is not None and _GARBLED not in value},
+        unset=tuple(name for name, value in kept.items() if value is None),
+        dropped=tuple(name for name in changes if name not in kept and not name.startswith("DIRENV_")),
+        garbled=tuple(name for name, value in kept.items() if value is not None and _GARBLED in value),
+    )

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import cast
 
 import dotenv
-import platformdirs
 
 from ralph.agents import registry
 from ralph.agents.base import (
@@ -30,6 +29,7 @@ from ralph.agents.base import (
 )
 from ralph.agents.registry import AGENTS, TRANSCRIPTS
 from ralph.config import files
+from ralph.config.paths import project_config, user_config
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
@@ -291,23 +291,6 @@ class _Collected:
 
 DOTENV = "RALPH_DOTENV"
 """`no`: what stands in a repository's `.env` is not heeded."""
-
-
-def ralph_dir(env: Mapping[str, str]) -> Path:
-    """Where runs and clones are kept."""
-    own = env.get("RALPH_DIR", "").strip()
-    try:
-        return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
-    except RuntimeError as error:  # ~nobody
-        raise UsageError(f"RALPH_DIR={own}: {error}") from error
-
-
-def user_config() -> Path:
-    return platformdirs.user_config_path("ralph") / "config.toml"
-
-
-def project_config(root: Path) -> Path:
-    return root / ".ralph" / "config.toml"
 
 
 def load(

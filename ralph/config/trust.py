@@ -13,8 +13,8 @@ from typing import cast
 import tomli_w
 
 from ralph.config.envrc_files import NAME, Envrc
+from ralph.config.paths import repo_key
 from ralph.core.errors import StateError, UsageError
-from ralph.journal import repo_key
 from ralph.system.files import make_private_directory, named_in_faults, replace_file
 
 DIRENV = "direnv"

@@ -17,7 +17,7 @@ from ralph.batch.goals import State
 from ralph.batch.premises import premises
 from ralph.batch.sole import sole_worker
 from ralph.batch.store import open_store
-from ralph.journal import repo_key
+from ralph.config.paths import repo_key
 from tests.support.batches import Batch, says, shell, wrote
 from tests.support.git_repos import commit_all, commits, git, make_repo
 from tests.support.ralph_process import Finished, Ralph

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ralph.journal import repo_key
+from ralph.config.paths import repo_key
 from tests.support import tools
 from tests.support.api_replies import Fail, Reply, Say, text, thinking, tool, usage_limit_headers
 from tests.support.git_repos import commits, git

@@ -1,4 +1,4 @@
-from ralph.envrc.static import read
+from ralph.config.envrc import read
 from tests.support.rows import rows
 
 

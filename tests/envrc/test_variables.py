@@ -1,4 +1,4 @@
-from ralph.envrc.variables import let_through
+from ralph.config.envrc import let_through
 from tests.support.rows import rows
 
 

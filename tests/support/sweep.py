@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
+from ralph.config.paths import repo_key
 from ralph.core.usage import Tokens, shipped
-from ralph.journal import repo_key
 from tests.support.git_repos import Commit, commits
 from tests.support.goals import CHECK_42, raw_logs, result, run_directory, state, write_check
 from tests.support.ralph_process import Finished, Ralph

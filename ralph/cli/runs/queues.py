@@ -11,7 +11,7 @@ from ralph.batch.database import default_url
 from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.sole import serving, unless_served
 from ralph.batch.store import Store, open_store
-from ralph.config import settings
+from ralph.config import paths, settings
 from ralph.core.errors import UsageError
 from ralph.system import environ
 
@@ -57,7 +57,7 @@ def whereabouts(db: str | None, most: str | None = None) -> Whereabouts:
     written = {name: value for name, value in (("db", db), ("max", most)) if value is not None}
     chosen = settings.load(env=env, flags=written)
     values = chosen.values
-    ralph_dir = settings.ralph_dir(env)
+    ralph_dir = paths.ralph_dir(env)
     if "\n" in str(ralph_dir):
         raise UsageError(f"RALPH_DIR has a line break in it, which git's clones cannot do with: {str(ralph_dir)!r}")
     url = str(values["db"].value) if "db" in values else default_url(ralph_dir)

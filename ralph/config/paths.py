@@ -1,0 +1,39 @@
+"""The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
+
+$RALPH_DIR/runs/<repo key>/.lock, .archive/
+$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, summary.md,
+                                   events.ndjson, steering.jsonl, envrc, snapshot/, logs/}
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
+
+from ralph.core.errors import UsageError
+
+
+def repo_key(root: Path) -> str:
+    """Name a working tree: readable, and unique to its path."""
+    digest = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', root.resolve().name) or 'root'}-{digest}"
+
+
+def ralph_dir(env: Mapping[str, str]) -> Path:
+    """Where runs and clones are kept."""
+    own = env.get("RALPH_DIR", "").strip()
+    try:
+        return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
+    except RuntimeError as error:  # ~nobody
+        raise UsageError(f"RALPH_DIR={own}: {error}") from error
+
+
+def user_config() -> Path:
+    return platformdirs.user_config_path("ralph") / "config.toml"
+
+
+def project_config(root: Path) -> Path:
+    return root / ".ralph" / "config.toml"
