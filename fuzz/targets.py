@@ -19,7 +19,7 @@ from ralph.core.goal import parse_goal
 from ralph.core.ndjson import LineSplitter, Oversized, lines_in
 from ralph.core.records import from_json, to_json
 from ralph.core.run import read_message
-from ralph.journal import Journal
+from ralph.state.journal import Journal
 
 _SCRATCH = Path(__file__).parent.parent / ".venv" / "fuzz" / "scratch"  # libFuzzer leaves without any goodbye
 os.environ.update(XDG_CONFIG_HOME=str(_SCRATCH / "config"))  # the user's own settings have no say

@@ -22,8 +22,8 @@ from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
-from ralph.journal import Damaged, Journal, Saved, mode_of
-from ralph.repolock import RepoLock
+from ralph.state.journal import Damaged, Journal, Saved, mode_of
+from ralph.state.lock import RepoLock
 from ralph.system.files import make_private_directory, replace_file
 
 TEXT = st.text(st.characters(), max_size=60)

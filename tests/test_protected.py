@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from ralph import protected
 from ralph.core.errors import UsageError
+from ralph.state import project
 
 
 class Place:
@@ -24,7 +24,7 @@ class Place:
         (self.own / "check").chmod(0o755)
         (self.own / "config.toml").write_text("model = 'opus'\n")
         (self.own / "prompts" / "worker.md.j2").write_text("Hello\n")
-        self.snapshot = protected.take(self.root)
+        self.snapshot = project.take(self.root)
         self.before = tree(self.own)
 
     def restore(self) -> list[str]:
@@ -203,17 +203,17 @@ def test_a_directory_replaced_by_a_file_is_made_anew_and_the_file_kept(place: Pl
 
 def test_without_any_directory_there_is_nothing_to_restore(tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
-    assert protected.take(tmp_path / "repo").restore(tmp_path / "repo", tmp_path / "aside") == []
+    assert project.take(tmp_path / "repo").restore(tmp_path / "repo", tmp_path / "aside") == []
     assert not (tmp_path / "repo" / ".ralph").exists()
 
 
 def test_a_stored_snapshot_is_read_back_and_replaced_whole(place: Place) -> None:
-    assert protected.stored(place.store) is None
+    assert project.stored(place.store) is None
     place.snapshot.store(place.store)
-    assert protected.stored(place.store) == place.snapshot
+    assert project.stored(place.store) == place.snapshot
     (place.own / "check").unlink()
-    protected.take(place.root).store(place.store)
-    assert protected.stored(place.store) == protected.take(place.root)
+    project.take(place.root).store(place.store)
+    assert project.stored(place.store) == project.take(place.root)
     assert not (place.store / "check").exists()
 
 
@@ -229,7 +229,7 @@ def test_a_link_as_the_users_own_file_is_kept_as_a_link(place: Place) -> None:
     (place.root / "real-check").write_text("#!/bin/sh\n")
     (place.own / "check").unlink()
     (place.own / "check").symlink_to("../real-check")
-    place.snapshot = protected.take(place.root)
+    place.snapshot = project.take(place.root)
     (place.own / "check").unlink()
     place.restore()
     assert str((place.own / "check").readlink()) == "../real-check"
@@ -244,9 +244,9 @@ def test_a_directory_that_leads_elsewhere_is_refused_at_the_start(tmp_path: Path
         (tmp_path / "real").mkdir()
         own.symlink_to(tmp_path / ("real" if kind == "link" else "nowhere"))
     with pytest.raises(UsageError, match="not a plain directory"):
-        protected.require_plain_directory(tmp_path)
+        project.require_plain_directory(tmp_path)
 
 
 def test_a_plain_directory_or_none_is_fine(place: Place, tmp_path: Path) -> None:
-    protected.require_plain_directory(place.root)
-    protected.require_plain_directory(tmp_path / "nowhere")
+    project.require_plain_directory(place.root)
+    project.require_plain_directory(tmp_path / "nowhere")

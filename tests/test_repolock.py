@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ralph import repolock
 from ralph.core.errors import UsageError
-from ralph.repolock import RepoLock
+from ralph.state.lock import RepoLock
+from ralph.state.lock import holder as lock_holder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from ralph.repolock import RepoLock
+from ralph.state.lock import RepoLock
 with RepoLock(Path(sys.argv[1]), "other-goal", Path("/some/repo")):
     print("held", flush=True)
     time.sleep(60)
@@ -111,7 +111,7 @@ def test_a_garbled_lock_is_still_a_lock(tmp_path: Path, holder: subprocess.Popen
 
 
 def test_a_lock_tells_who_holds_it_and_where_he_works(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    owner = repolock.holder(tmp_path)
+    owner = lock_holder(tmp_path)
     assert owner is not None
     assert (owner.pid, owner.goal, owner.repo) == (holder.pid, "other-goal", "/some/repo")
 
@@ -119,15 +119,15 @@ def test_a_lock_tells_who_holds_it_and_where_he_works(tmp_path: Path, holder: su
 def test_nobody_holds_a_lock_whose_holder_was_killed(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert repolock.holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
 
 
 def test_nobody_holds_a_lock_that_was_left(tmp_path: Path) -> None:
     with RepoLock(tmp_path, "speed", tmp_path):
-        assert repolock.holder(tmp_path) is not None
-    assert repolock.holder(tmp_path) is None
+        assert lock_holder(tmp_path) is not None
+    assert lock_holder(tmp_path) is None
 
 
 def test_nobody_holds_a_lock_that_is_not_there(tmp_path: Path) -> None:
-    assert repolock.holder(tmp_path) is None
+    assert lock_holder(tmp_path) is None
     assert list(tmp_path.iterdir()) == []

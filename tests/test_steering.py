@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ralph.core.guidance import Act, Guidance, Helm, Receipt, Word
-from ralph.mailbox import Mailbox
+from ralph.state.inbox import Mailbox
 
 
 def helm(*acts: Act) -> Helm:

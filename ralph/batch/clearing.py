@@ -18,7 +18,7 @@ from ralph.batch.goals import BatchGoal, State
 from ralph.batch.mirror import Mirror, open_mirror
 from ralph.batch.premises import Premises, is_elsewhere
 from ralph.core.errors import RalphError
-from ralph.repolock import holder
+from ralph.state.lock import holder
 from ralph.system.files import remove_tree
 
 _ASIDE = re.compile(r"\.broken-\d+$")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ralph.batch.database import advisory_holder, advisory_lock, database_file
 from ralph.core.errors import UsageError
-from ralph.repolock import OwnedLock, Owner, holder_of
+from ralph.state.lock import OwnedLock, Owner, holder_of
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ralph.batch.bare import Bare
 from ralph.core.errors import RepoError
 from ralph.git.command import last_line
-from ralph.protected import NAMES
+from ralph.state.project import NAMES
 from ralph.windows import EXCLUDES
 
 PROTECTED = tuple(f".ralph/{name}" for name in ("setup", *NAMES))

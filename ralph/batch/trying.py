@@ -31,7 +31,7 @@ from ralph.core.status import Standing
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
-from ralph.journal import Journal, Saved
+from ralph.state.journal import Journal, Saved
 from ralph.system import clock
 from ralph.system.notify import Occasion
 

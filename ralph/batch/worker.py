@@ -20,7 +20,7 @@ from ralph.batch.retrying import USER
 from ralph.core.errors import Interrupted, QueueError
 from ralph.core.guidance import Act
 from ralph.core.text import timestamp
-from ralph.mailbox import Mailbox
+from ralph.state.inbox import Mailbox
 from ralph.system.signals import Signals
 
 _PATIENCE = {1: 60.0, 2: 20.0}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import typer
 
-from ralph import protected
 from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.config import paths, settings
@@ -17,6 +16,7 @@ from ralph.core import ndjson
 from ralph.core.errors import Interrupted, UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
+from ralph.state import project
 from ralph.system import environ
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import visible
@@ -29,7 +29,7 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
     if trusting:
         refuse_sessions(env)
     repo = open_repo(Path.cwd())
-    protected.require_plain_directory(repo.root)
+    project.require_plain_directory(repo.root)
     chosen = settings.load(env=env, root=repo.root, flags={} if command is None else {"check": command})
     # Where there is a .envrc, that may be what puts the check's program on PATH: it is looked for later.
     path = None if (repo.root / ".envrc").is_file() else env.get("PATH", "")

@@ -14,8 +14,8 @@ from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money
 from ralph.core.usage import Spend
-from ralph.journal import Journal, Saved, mode_of
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
+from ralph.state.journal import Journal, Saved, mode_of
 from ralph.summaryfile import Unusable
 
 SUMMARIZER = "summarizer"

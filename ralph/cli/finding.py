@@ -5,7 +5,7 @@ from pathlib import Path
 from ralph.config import paths
 from ralph.core.errors import UsageError
 from ralph.git import repo
-from ralph.roster import Roster
+from ralph.state.known_runs import Roster
 from ralph.system import environ
 
 

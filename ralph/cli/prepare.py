@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import protected
 from ralph.agents.base import Runner
 from ralph.check import Check, find_check
 from ralph.cli.agents import ChosenAgent, choose_agent, require_file
@@ -24,6 +23,7 @@ from ralph.core.usage import Spend
 from ralph.git.address import clone_path, require_source
 from ralph.git.repo import Repo, clone, open_repo, require_branch_name
 from ralph.prompts import Prompts
+from ralph.state import project
 from ralph.system import environ
 
 
@@ -152,7 +152,7 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
 
 def settle(asked: Asked, repo: Repo) -> Prepared:
     """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
-    protected.require_plain_directory(repo.root)
+    project.require_plain_directory(repo.root)
     agent = choose_agent(asked.settings_at(repo.root), repo.root, asked.env)
     if operation := repo.operation_in_progress():
         raise UsageError(f"a git {operation} is in progress in {repo.root}", f"finish it, or git {operation} --abort")

@@ -4,7 +4,6 @@ import contextlib
 import time
 from dataclasses import replace
 
-from ralph import protected
 from ralph.check import require_program
 from ralph.cli.agents import version_of
 from ralph.cli.continuing import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
@@ -24,11 +23,12 @@ from ralph.core.status import Stopwatch
 from ralph.core.text import both_ends, timestamp
 from ralph.dossier import Facts, dossier
 from ralph.git.repo import changes, open_repo
-from ralph.journal import Damaged, Journal, Saved
 from ralph.loop import STALLED, pursue
-from ralph.mailbox import Mailbox
 from ralph.recorder import Recorder
-from ralph.repolock import RepoLock
+from ralph.state import project
+from ralph.state.inbox import Mailbox
+from ralph.state.journal import Damaged, Journal, Saved
+from ralph.state.lock import RepoLock
 from ralph.system.files import replace_file
 from ralph.ui.telling import Detail
 from ralph.windows import EXCLUDES, Windows
@@ -114,7 +114,7 @@ class Pursuit:
 
     def _restore_after_a_cut(self) -> list[str]:
         """Undo what a session did to the user's files when ralph was killed under it: before they are read."""
-        snapshot = protected.stored(self.journal.snapshot)
+        snapshot = project.stored(self.journal.snapshot)
         if snapshot is None or not self._was_cut():
             return []
         undone = listed(snapshot.restore(self.repo.root, self.journal.undone))
@@ -182,7 +182,7 @@ class Pursuit:
             Mailbox(self.journal.directory).post(word.act, word.text, timestamp(time.time()))
         self.beginning.keep(self.envrc, self.journal.directory)
         self.repo.exclude(EXCLUDES)
-        snapshot = protected.take(self.repo.root)
+        snapshot = project.take(self.repo.root)
         said += self._protect(snapshot, saved)
         if saved is not None:
             self.journal.rewrite_progress(run.history)
@@ -214,9 +214,9 @@ class Pursuit:
             raise Interrupted(number)
         time.sleep(seconds)
 
-    def _protect(self, snapshot: protected.Snapshot, saved: Saved | None) -> list[str]:
+    def _protect(self, snapshot: project.Snapshot, saved: Saved | None) -> list[str]:
         """Fix the version of the user's files that rules from now on: the one that stands."""
-        before = protected.stored(self.journal.snapshot)
+        before = project.stored(self.journal.snapshot)
         snapshot.store(self.journal.snapshot)
         if saved is None or before is None or before == snapshot:
             return []

@@ -18,10 +18,10 @@ from ralph.core.guidance import Act, Helm
 from ralph.core.limits import Limits
 from ralph.core.text import timestamp
 from ralph.core.usage import Spend
-from ralph.journal import Journal
-from ralph.mailbox import Mailbox
 from ralph.recorder import Recorder, Screen
 from ralph.session import Logs, SessionKit
+from ralph.state.inbox import Mailbox
+from ralph.state.journal import Journal
 from ralph.system import clock, environ
 from ralph.system.child import Child
 from ralph.system.clock import Nap, Patience

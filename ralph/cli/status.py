@@ -10,7 +10,7 @@ from ralph.cli import flags
 from ralph.core.guidance import Guidance
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.roster import Entry
+    from ralph.state.known_runs import Entry
 
 _PENDING = {"pause": "pauses before the next session", "stop": "stops after this iteration"}
 
@@ -62,8 +62,8 @@ class Outline:
 
 def _outline(entry: "Entry") -> Outline:
     from ralph.core.status import Standing, standing
-    from ralph.journal import Journal, Saved
-    from ralph.roster import latest_events
+    from ralph.state.journal import Journal, Saved
+    from ralph.state.known_runs import latest_events
 
     journal = Journal(entry.directory)
     saved = journal.load()
@@ -98,7 +98,7 @@ def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
     """What was asked for and has not come yet: of a run's words, those since its start are heeded."""
     from ralph.core.guidance import Act, Helm
     from ralph.core.text import instant
-    from ralph.mailbox import Mailbox
+    from ralph.state.inbox import Mailbox
 
     helm = Helm(lambda: [word for word in Mailbox(entry.directory).read() if (instant(word.at) or 0.0) >= entry.since])
     helm.listen()

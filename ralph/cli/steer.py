@@ -10,7 +10,7 @@ from ralph.core.errors import UsageError
 
 if TYPE_CHECKING:  # loaded by the command that is called, not by all
     from ralph.core.guidance import Act
-    from ralph.roster import Entry
+    from ralph.state.known_runs import Entry
 
 _LONGEST = 10_000
 """Characters of a guidance: more belongs into the goal, or into a file that it names."""
@@ -64,7 +64,7 @@ def wake(goal: flags.LiveGoal = None) -> None:
     from ralph.cli.finding import roster
     from ralph.core.guidance import Act
     from ralph.core.status import standing
-    from ralph.roster import latest_events
+    from ralph.state.known_runs import latest_events
 
     run = roster().find_live(goal)
     stands = standing(latest_events(run.directory))
@@ -85,8 +85,8 @@ def _steered(goal: str | None, act: str) -> "Entry":
 
 def _post(run: "Entry", act: "Act", text: str) -> int:
     from ralph.core.text import timestamp
-    from ralph.journal import Journal, Saved
-    from ralph.mailbox import Mailbox
+    from ralph.state.inbox import Mailbox
+    from ralph.state.journal import Journal, Saved
     from ralph.system import environ
 
     saved = Journal(run.directory).load()
@@ -96,7 +96,7 @@ def _post(run: "Entry", act: "Act", text: str) -> int:
 
 
 def _refuse_if_finished(run: "Entry") -> None:
-    from ralph.journal import Journal, Saved
+    from ralph.state.journal import Journal, Saved
 
     saved = Journal(run.directory).load()
     if not run.is_live and isinstance(saved, Saved) and saved.finished:

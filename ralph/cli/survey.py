@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph import __version__, protected
+from ralph import __version__
 from ralph.agents.base import Request
 from ralph.cli.agents import choose_agent, require_file
 from ralph.cli.greeting import introduction, spent_tokens
@@ -26,11 +26,12 @@ from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.git.repo import Repo, open_repo
-from ralph.journal import Journal, LogFiles
 from ralph.prompts import MAP, Prompts
 from ralph.recorder import Recorder
-from ralph.repolock import RepoLock
 from ralph.scouting import ScoutKit, Survey, scout
+from ralph.state import project
+from ralph.state.journal import Journal, LogFiles
+from ralph.state.lock import RepoLock
 from ralph.system import environ
 from ralph.system.files import replace_file
 from ralph.ui.telling import Detail
@@ -245,7 +246,7 @@ def _place(env: Mapping[str, str]) -> tuple[Repo, Path]:
         repo = open_repo(Path.cwd())
     except UsageError as error:
         raise UsageError(error.message, "go to the repository that is to be mapped") from error
-    protected.require_plain_directory(repo.root)
+    project.require_plain_directory(repo.root)
     ralph_dir = paths_ralph_dir(env)
     if ralph_dir.resolve().is_relative_to(repo.root):
         raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
@@ -254,7 +255,7 @@ def _place(env: Mapping[str, str]) -> tuple[Repo, Path]:
 
 def _require_place_for_map(root: Path) -> None:
     """Refuse a place where the map cannot be written, or from which a link leads elsewhere."""
-    protected.require_plain_directory(root)
+    project.require_plain_directory(root)
     place = root / MAP
     if place.is_symlink() or (place.exists() and not place.is_file()):
         raise UsageError(f"{place} is no plain file", "remove it: the map is written there")

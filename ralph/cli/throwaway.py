@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ralph import protected
 from ralph.core.errors import DiskError, RepoError, UsageError
 from ralph.core.secrets import looks_secret
 from ralph.git.command import run_git, succeeded
 from ralph.git.repo import Repo
+from ralph.state import project
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, write_all
 from ralph.windows import EXCLUDES
 
@@ -150,7 +150,7 @@ class _Source:
         tagged = self.git("ls-files", "-z", "-t", "--sparse", "--cached", "--others", "--exclude-standard").split("\0")
         listed = {entry[2:].rstrip("/"): entry.startswith("?") for entry in tagged if entry}
         if self.root == self.top and (self.root / ".ralph").is_dir():
-            own = self.git("ls-files", "-z", "--others", "--", *(f".ralph/{name}" for name in protected.NAMES))
+            own = self.git("ls-files", "-z", "--others", "--", *(f".ralph/{name}" for name in project.NAMES))
             listed |= {path.rstrip("/"): True for path in own.split("\0") if path}
         ours = tuple(f"{path.strip('/')}/" for path in EXCLUDES)
         return {path: is_untracked for path, is_untracked in listed.items() if not f"{path}/".startswith(ours)}

@@ -21,12 +21,12 @@ from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.git import repo
 from ralph.git.repo import elsewhere, same_tree
-from ralph.journal import Journal, LogFiles, mode_of
 from ralph.loop import Kit
-from ralph.mailbox import Mailbox
 from ralph.prompts import Prompts
-from ralph.protected import Snapshot
 from ralph.recorder import Recorder
+from ralph.state.inbox import Mailbox
+from ralph.state.journal import Journal, LogFiles, mode_of
+from ralph.state.project import Snapshot
 from ralph.windows import Windows
 
 

@@ -665,7 +665,7 @@ def test_a_clone_that_somebody_works_in_stays(scene: Scene) -> None:
     (before,) = [each for each in clearing.survey() if each.what is What.CLONE]
     runs = scene.place.run_directory(scene.goal).parent
     program = (
-        "import sys; from pathlib import Path; from ralph.repolock import RepoLock;"
+        "import sys; from pathlib import Path; from ralph.state.lock import RepoLock;"
         "lock = RepoLock(Path(sys.argv[1]), 'speed', Path(sys.argv[2])); lock.__enter__(); print(flush=True); input()"
     )
     argv = [sys.executable, "-P", "-c", program, str(runs), str(scene.clone)]

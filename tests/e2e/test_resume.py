@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.repolock import LOCK
+from ralph.state.lock import LOCK
 from tests.support.git_repos import commit_all, commits, git
 from tests.support.goals import result, run_directory, write_check, write_goal
 from tests.support.ralph_process import Finished, Ralph

@@ -18,7 +18,7 @@ import pytest
 
 from ralph.batch.database import default_url
 from ralph.batch.sole import sole_worker
-from ralph.repolock import holder_of
+from ralph.state.lock import holder_of
 from tests.support.batches import Batch, says, shell, wrote
 from tests.support.git_repos import git, make_repo
 from tests.support.ralph_process import Ralph

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ralph.core.guidance import Act
-from ralph.mailbox import Mailbox
+from ralph.state.inbox import Mailbox
 from tests.support import tools
 from tests.support.git_repos import commits, make_repo
 from tests.support.goals import result, run_directory, write_check, write_goal

@@ -121,7 +121,7 @@ def _agrees() -> bool:
 def _only_one(place: "Whereabouts", store: "Store") -> contextlib.AbstractContextManager[object]:
     from ralph.batch.premises import premises
     from ralph.core.errors import UsageError
-    from ralph.repolock import OwnedLock, Owner
+    from ralph.state.lock import OwnedLock, Owner
 
     def refused(owner: Owner) -> UsageError:
         return UsageError(f"process {owner.pid or '?'} is removing clones of this queue already", "wait for it")

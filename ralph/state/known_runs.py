@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph import repolock
 from ralph.config.paths import repo_key
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.events import Event
 from ralph.core.goal import goal_name
 from ralph.core.records import from_json
+from ralph.state import lock
 
 _TAIL = 256 * 1024
 """Bytes of a run's events that tell where it stands."""
@@ -90,7 +90,7 @@ class Roster:
 
     def _all(self) -> Iterator[Entry]:
         for group in sorted(self.runs.glob("*")) if self.runs.is_dir() else []:
-            owner = repolock.holder(group)
+            owner = lock.holder(group)
             for directory in sorted(group.glob("[a-z0-9]*")):
                 if (directory / "run.json").exists():
                     at_it = owner if owner is not None and owner.goal == directory.name else None
