@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ralph.windows import Windows
+from ralph.state.project import Windows
 
 
 def show(root: Path, iterations: int) -> Path:

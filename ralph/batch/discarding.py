@@ -21,8 +21,8 @@ from pathlib import Path
 from ralph.batch.bare import FANOUT, Bare, seeing_only
 from ralph.batch.mirror import FETCH, PATIENCE, Mirror
 from ralph.git.command import last_line
+from ralph.state.project import EXCLUDES
 from ralph.system.files import remove_tree
-from ralph.windows import EXCLUDES
 
 CLONES, LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"
 """Where a mirror keeps what only a clone had: commits and staged files, and files that were not committed."""

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ralph.batch.bare import Bare
 from ralph.core.errors import RepoError
 from ralph.git.command import last_line
-from ralph.state.project import NAMES
-from ralph.windows import EXCLUDES
+from ralph.state.project import EXCLUDES, NAMES
 
 PROTECTED = tuple(f".ralph/{name}" for name in ("setup", *NAMES))
 """What judges the work is the base's: no merge changes it."""

@@ -12,7 +12,7 @@ from ralph.cli.notices import RunNotices, note_on_stderr
 from ralph.cli.prepare import Asked, RunFlags, settle
 from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.cli.throwaway import clean_up_after_a_kill
-from ralph.cli.workplace import Workplace, listed
+from ralph.cli.workplace import Workplace
 from ralph.config.environment import Beginning, passed_over, stands, surround
 from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
@@ -29,9 +29,9 @@ from ralph.state import project
 from ralph.state.inbox import Mailbox
 from ralph.state.journal import Damaged, Journal, Saved
 from ralph.state.lock import RepoLock
+from ralph.state.project import EXCLUDES, Windows, listed
 from ralph.system.files import replace_file
 from ralph.ui.telling import Detail
-from ralph.windows import EXCLUDES, Windows
 
 _LONGEST_QUOTE = 20_000
 _PATIENCE_WITH_GIT = 10.0

@@ -20,8 +20,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
     """Show the live runs, and those of this repository: where they stand, and what they have spent."""
-    from ralph.cli.finding import roster
     from ralph.core import ndjson
+    from ralph.state.known_runs import roster
 
     runs = roster()
     entries = runs.known() if goal is None else [runs.find(goal)]

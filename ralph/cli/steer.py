@@ -23,8 +23,8 @@ def tell(
     ],
 ) -> None:
     """Tell the agent something: the next session of the run reads it, and is asked to acknowledge it."""
-    from ralph.cli.finding import roster
     from ralph.core.guidance import Act
+    from ralph.state.known_runs import roster
 
     if len(words) > 2:
         raise UsageError(f"{len(words)} words where a goal and a text are expected", 'quote the text: ralph tell "…"')
@@ -61,10 +61,9 @@ def stop(goal: flags.LiveGoal = None) -> None:
 
 def wake(goal: flags.LiveGoal = None) -> None:
     """Let a run that waits, for a quota say, go on now."""
-    from ralph.cli.finding import roster
     from ralph.core.guidance import Act
     from ralph.core.status import standing
-    from ralph.state.known_runs import latest_events
+    from ralph.state.known_runs import latest_events, roster
 
     run = roster().find_live(goal)
     stands = standing(latest_events(run.directory))
@@ -75,8 +74,8 @@ def wake(goal: flags.LiveGoal = None) -> None:
 
 
 def _steered(goal: str | None, act: str) -> "Entry":
-    from ralph.cli.finding import roster
     from ralph.core.guidance import Act
+    from ralph.state.known_runs import roster
 
     run = roster().find_live(goal)
     _post(run, Act(act), "")

@@ -31,8 +31,8 @@ from ralph.core.secrets import looks_secret
 from ralph.git.command import run_git, succeeded
 from ralph.git.repo import Repo
 from ralph.state import project
+from ralph.state.project import EXCLUDES
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, write_all
-from ralph.windows import EXCLUDES
 
 PASSES = ".understand"
 """Where passes over a repository are journaled, beside the runs of its goals; no goal is called that."""

@@ -3,7 +3,7 @@
 import random
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ralph import summaryfile
@@ -26,8 +26,7 @@ from ralph.prompts import Prompts
 from ralph.recorder import Recorder
 from ralph.state.inbox import Mailbox
 from ralph.state.journal import Journal, LogFiles, mode_of
-from ralph.state.project import Snapshot
-from ralph.windows import Windows
+from ralph.state.project import Snapshot, Windows, listed
 
 
 class Workplace:
@@ -226,8 +225,3 @@ class Workplace:
         for event in events:
             if isinstance(event, SessionStarted) and mode_of(self._counted) != SUMMARIZER:
                 self._windows.show_session(event.session_id, at)
-
-
-def listed(names: Iterable[str]) -> str:
-    """Protected files by their paths."""
-    return ", ".join(f".ralph/{name}" for name in names)

@@ -4,13 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.config import paths
 from ralph.config.paths import repo_key
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.events import Event
 from ralph.core.goal import goal_name
 from ralph.core.records import from_json
+from ralph.git import repo
 from ralph.state import lock
+from ralph.system import environ
 
 _TAIL = 256 * 1024
 """Bytes of a run's events that tell where it stands."""
@@ -137,3 +140,12 @@ def _one_of(found: Sequence[Entry], none: str, hint: str) -> Entry:
 
 def _listed(opening: str, entries: Sequence[Entry]) -> str:
     return f"{opening} {'; '.join(map(str, entries))}" if entries else ""
+
+
+def roster() -> Roster:
+    """All runs of this machine; those of the repository around the current directory first."""
+    try:
+        here = repo.open_repo(Path.cwd()).root
+    except UsageError:
+        here = None
+    return Roster(paths.ralph_dir(environ.without_redirections()) / "runs", here)

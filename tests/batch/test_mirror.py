@@ -17,7 +17,7 @@ from ralph.batch.remotes import Unreachable
 from ralph.batch.updating import bring_up_to_date
 from ralph.core.errors import RepoError, UsageError
 from ralph.git.repo import open_repo
-from ralph.windows import EXCLUDES
+from ralph.state.project import EXCLUDES
 from tests.support.git_repos import commit_all, git, make_repo
 from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work
 from tests.support.waiting import wait_until
