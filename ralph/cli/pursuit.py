@@ -31,7 +31,7 @@ from ralph.state.journal import Damaged, Journal, Saved
 from ralph.state.lock import RepoLock
 from ralph.state.project import EXCLUDES, Windows, listed
 from ralph.system.files import replace_file
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 
 _LONGEST_QUOTE = 20_000
 _PATIENCE_WITH_GIT = 10.0

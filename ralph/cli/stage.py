@@ -32,7 +32,7 @@ from ralph.ui.console import Console, json_screen
 from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.outlet import Outlet
 from ralph.ui.relay import Relay
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 from ralph.ui.terminal import terminal
 
 if TYPE_CHECKING:  # loaded where there is a terminal

@@ -34,7 +34,7 @@ from ralph.state.journal import Journal, LogFiles
 from ralph.state.lock import RepoLock
 from ralph.system import environ
 from ralph.system.files import replace_file
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 
 NO_GOAL = "ralph understand"
 """What stands in the lock of the tree instead of a goal's name, in which there is no space."""

@@ -26,7 +26,7 @@ def understand(
     """
     from ralph.cli.survey import SurveyFlags, Surveying
     from ralph.core.errors import UsageError
-    from ralph.ui.telling import Detail
+    from ralph.ui.render import Detail
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "choose one of them")

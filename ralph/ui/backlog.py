@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from ralph.core.events import Event, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
-from ralph.ui.telling import Said
+from ralph.ui.render import Said
 
 Item = Event | Said
 """An event, or words that are no event's."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ralph.ui.columns import width
+from ralph.ui.draw import width
 from ralph.ui.outlet import Outlet
 from ralph.ui.paint import Line, painted, plain
-from ralph.ui.toned import folded, holds_command
+from ralph.ui.transcript import folded, holds_command
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 """Around what is to be seen at once; a terminal that does not know them passes them over."""

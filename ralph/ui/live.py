@@ -14,14 +14,14 @@ from ralph.core.usage import Meter, Spend
 from ralph.ui.backlog import Backlog, Item, Taken
 from ralph.ui.console import Console
 from ralph.ui.foot import Foot
+from ralph.ui.footer import status_line
 from ralph.ui.keys import Key, Keyboard
 from ralph.ui.outlet import Outlet
 from ralph.ui.paint import Line, Tone
 from ralph.ui.reins import Reins
-from ralph.ui.statusline import status_line
-from ralph.ui.telling import Said
+from ralph.ui.render import Said
 from ralph.ui.terminal import in_foreground
-from ralph.ui.toned import TonedTelling, toned
+from ralph.ui.transcript import TonedTelling, toned
 
 _TURN = 0.1
 _FRAME = 0.25

@@ -6,7 +6,7 @@ text can colour, move, title, link or hide nothing.
 
 from enum import StrEnum
 
-from ralph.ui.columns import letters_within, width
+from ralph.ui.draw import letters_within, width
 from ralph.ui.sanitise import flat
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from ralph.core.guidance import Act, Helm
 from ralph.core.status import Standing
-from ralph.ui.columns import width
+from ralph.ui.draw import width
 from ralph.ui.keys import WAKE_KEY, Paste, is_text
 from ralph.ui.paint import Line, Tone, line, plain
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 
 _NEXT_DETAIL = {Detail.NORMAL: Detail.VERBOSE, Detail.VERBOSE: Detail.QUIET, Detail.QUIET: Detail.NORMAL}
 _PAUSE = {True: "resume", False: "pause"}

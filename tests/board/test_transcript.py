@@ -27,10 +27,10 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.records import to_json
-from ralph.ui.columns import width
+from ralph.ui.draw import width
 from ralph.ui.paint import painted, plain
-from ralph.ui.telling import Detail
-from ralph.ui.toned import TonedTelling
+from ralph.ui.render import Detail
+from ralph.ui.transcript import TonedTelling
 from tests.board import boards
 from tests.support.hostile import hostile_events, steering
 

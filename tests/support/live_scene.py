@@ -34,7 +34,7 @@ from ralph.ui.console import Console
 from ralph.ui.live import Course, Ground, LiveView
 from ralph.ui.outlet import Outlet
 from ralph.ui.reins import Bit, Reins
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 
 WAITING, OVER = "waiting", "over"
 

@@ -1,6 +1,6 @@
 """Tables of plain text: aligned, and never wider than they may be."""
 
-from ralph.ui.columns import columns, cut, letters_within, width
+from ralph.ui.draw import columns, cut, letters_within, width
 
 
 def test_columns_are_aligned_and_figures_stand_to_the_right() -> None:

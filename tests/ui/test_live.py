@@ -32,7 +32,7 @@ from ralph.ui.console import Console
 from ralph.ui.live import Course, Ground, LiveView
 from ralph.ui.outlet import Outlet
 from ralph.ui.reins import Bit, Reins
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.terminal import Screen
 from tests.support.waiting import wait_until

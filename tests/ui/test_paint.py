@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.ui.columns import width
+from ralph.ui.draw import width
 from ralph.ui.paint import Line, Tone, line, painted, plain
 
 _OURS = re.compile(r"\x1b\[[0-9]+m")

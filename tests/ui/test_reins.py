@@ -10,11 +10,11 @@ import pytest
 from ralph.core.events import IterationStarted, Waiting
 from ralph.core.guidance import Act, Helm, Word
 from ralph.core.status import Standing
-from ralph.ui.columns import width
+from ralph.ui.draw import width
 from ralph.ui.keys import decode
 from ralph.ui.paint import plain
 from ralph.ui.reins import Bit, Reins
-from ralph.ui.telling import Detail
+from ralph.ui.render import Detail
 from tests.support.rows import rows
 
 AT = "2026-11-16T00:48:20.000Z"

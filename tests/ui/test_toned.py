@@ -20,10 +20,10 @@ from ralph.core.events import (
     ToolStatus,
     Usage,
 )
-from ralph.ui.columns import width
+from ralph.ui.draw import width
 from ralph.ui.paint import Line, Tone, line, painted, plain
-from ralph.ui.telling import Detail
-from ralph.ui.toned import TonedTelling, folded, holds_command
+from ralph.ui.render import Detail
+from ralph.ui.transcript import TonedTelling, folded, holds_command
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.rows import rows
 

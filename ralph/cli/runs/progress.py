@@ -13,8 +13,8 @@ from ralph.cli.runs import documents, tables
 from ralph.cli.runs.queues import naming
 from ralph.core import ndjson
 from ralph.core.text import timestamp
-from ralph.ui.columns import cut, padded
 from ralph.ui.console import write_json
+from ralph.ui.draw import cut, padded
 from ralph.ui.outlet import Outlet
 from ralph.ui.relay import Relay
 from ralph.ui.sanitise import visible

@@ -10,7 +10,7 @@ from ralph.core.events import Event, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import from_json
 from ralph.ui.paint import Tone
-from ralph.ui.telling import Said
+from ralph.ui.render import Said
 
 _CHUNK = 1 << 16
 

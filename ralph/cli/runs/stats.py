@@ -96,7 +96,7 @@ def _groups(heading: str, groups: "Mapping[str, Sums]") -> list[str]:
     import sys
 
     from ralph.core.text import format_duration, format_money
-    from ralph.ui.columns import columns
+    from ralph.ui.draw import columns
     from ralph.ui.outlet import Outlet
 
     if len(groups) < 2:

@@ -16,7 +16,7 @@ from ralph.cli.runs.documents import Known
 from ralph.cli.runs.queues import naming
 from ralph.core.limits import is_limit_reached
 from ralph.core.text import format_money, format_size, timestamp
-from ralph.ui.columns import columns
+from ralph.ui.draw import columns
 from ralph.ui.outlet import Outlet
 from ralph.ui.sanitise import one_line, visible
 

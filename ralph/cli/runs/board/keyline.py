@@ -3,7 +3,7 @@
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen
 from ralph.cli.runs.board.wording import joined
-from ralph.ui.columns import letters_within, width
+from ralph.ui.draw import letters_within, width
 from ralph.ui.paint import Line, Tone, line
 from ralph.ui.sanitise import flat
 

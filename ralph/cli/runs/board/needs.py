@@ -9,7 +9,7 @@ from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.wording import cells
 from ralph.cli.runs.queues import naming
 from ralph.cli.runs.tables import next_step
-from ralph.ui.columns import cut, width
+from ralph.ui.draw import cut, width
 from ralph.ui.paint import Line, Tone
 from ralph.ui.sanitise import one_line
 

@@ -10,10 +10,10 @@ from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.runfile import RunFile, event_in, framed
 from ralph.core.status import Standing
 from ralph.core.usage import Meter, Spend
+from ralph.ui.footer import status_line
 from ralph.ui.paint import Line, Tone
-from ralph.ui.statusline import status_line
-from ralph.ui.telling import Detail
-from ralph.ui.toned import TonedTelling, folded, toned
+from ralph.ui.render import Detail
+from ralph.ui.transcript import TonedTelling, folded, toned
 
 _MOST_BYTES = 8 << 20
 """Of what was written before it was opened: nobody scrolls back further, and `ralph-runs logs` has all of it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ralph.ui.columns import cut, padded, width
+from ralph.ui.draw import cut, padded, width
 from ralph.ui.paint import Line, Tone, Words
 from ralph.ui.sanitise import flat
 

@@ -17,11 +17,11 @@ from ralph.core.events import (
 )
 from ralph.core.text import format_duration
 from ralph.core.verdict import TOOL
-from ralph.ui.columns import letters_within, width
 from ralph.ui.diffs import changed
+from ralph.ui.draw import letters_within, width
 from ralph.ui.paint import Line, Tone, Words
+from ralph.ui.render import COMMANDS, Detail, Rule, Said, Telling, first_lines
 from ralph.ui.sanitise import flat, one_line, visible
-from ralph.ui.telling import COMMANDS, Detail, Rule, Said, Telling, first_lines
 
 MARGIN = 11
 """Cells before the words: a label of nine and a gap."""

@@ -6,7 +6,7 @@ from ralph.core.limits import Limits
 from ralph.core.status import Standing
 from ralph.core.text import format_clock, format_count, format_money, instant
 from ralph.core.usage import Spend
-from ralph.ui.columns import cut, width
+from ralph.ui.draw import cut, width
 from ralph.ui.gauges import alarm, gauge, lasting
 from ralph.ui.paint import Line, Tone, Words
 
