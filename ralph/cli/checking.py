@@ -18,9 +18,8 @@ from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
 from ralph.state import project
 from ralph.system import environ
-from ralph.ui.outlet import Outlet
 from ralph.ui.render import Detail
-from ralph.ui.sanitise import visible
+from ralph.ui.terminal import Outlet, visible
 
 
 def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:

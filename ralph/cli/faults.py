@@ -9,8 +9,7 @@ from ralph.config import paths
 from ralph.core.errors import BUG, RalphError
 from ralph.core.text import both_ends
 from ralph.system import environ
-from ralph.ui.outlet import Outlet
-from ralph.ui.sanitise import visible
+from ralph.ui.terminal import Outlet, visible
 
 _LONGEST_LINE = 1000
 """Characters of a line of an error: more is a value that somebody wrote and that is quoted."""

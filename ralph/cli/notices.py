@@ -12,8 +12,7 @@ from ralph.core.goal import Goal
 from ralph.core.run import RunResult
 from ralph.core.text import timestamp
 from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
-from ralph.ui.outlet import Outlet
-from ralph.ui.sanitise import visible
+from ralph.ui.terminal import Outlet, visible
 
 
 class RunNotices:

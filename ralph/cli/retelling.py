@@ -20,7 +20,7 @@ from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import to_json
 from ralph.core.text import timestamp
 from ralph.ui.console import Console, write_json
-from ralph.ui.outlet import Outlet
+from ralph.ui.terminal import Outlet
 
 _AUTO = "auto"
 _CHUNK = 1 << 16

@@ -30,10 +30,8 @@ from ralph.system.guardian import Guardian
 from ralph.system.signals import SIGINT, Signals, suspend
 from ralph.ui.console import Console, json_screen
 from ralph.ui.keys import WAKE_KEY, Keyboard
-from ralph.ui.outlet import Outlet
-from ralph.ui.relay import Relay
 from ralph.ui.render import Detail
-from ralph.ui.terminal import terminal
+from ralph.ui.terminal import Outlet, Relay, terminal
 
 if TYPE_CHECKING:  # loaded where there is a terminal
     from ralph.ui.live import LiveView
@@ -88,8 +86,8 @@ class Stage:
             finally:
                 self.finish_lines()
             return
+        from ralph.ui.footer import Bit, Reins
         from ralph.ui.live import Course, Ground, LiveView
-        from ralph.ui.reins import Bit, Reins
 
         bit = Bit(
             ask=lambda act: mailbox.post(act, "", timestamp(time.time()), by_key=True),

@@ -109,7 +109,7 @@ def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
 def _lines(outline: Outline) -> list[str]:
     """The outline for people: labels, and what is known."""
     from ralph.core.text import format_money, local_time
-    from ralph.ui.sanitise import one_line
+    from ralph.ui.terminal import one_line
 
     until, cost, session = outline.until, outline.cost_usd, outline.session_cost_usd
     facts = {

@@ -27,7 +27,7 @@ def trust(
     from ralph.core.text import timestamp
     from ralph.git import repo
     from ralph.system import environ
-    from ralph.ui.sanitise import visible
+    from ralph.ui.terminal import visible
 
     env = environ.without_redirections()
     refuse_sessions(env)

@@ -8,7 +8,7 @@ from ralph.core.events import Event, Waiting
 from ralph.core.text import format_clock
 from ralph.ui.keys import WAKE_KEY
 from ralph.ui.render import COMMANDS, Detail, PlainTelling, Rule, Said
-from ralph.ui.sanitise import visible, visible_json
+from ralph.ui.terminal import visible, visible_json
 
 _LABEL = 9
 _MARGIN = " " * (_LABEL + 2)

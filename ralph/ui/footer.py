@@ -1,14 +1,18 @@
 """Where a run stands, in one line that fits: what matters less is said shorter, then not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from ralph.core.guidance import Act, Helm
 from ralph.core.limits import Limits
 from ralph.core.status import Standing
 from ralph.core.text import format_clock, format_count, format_money, instant
 from ralph.core.usage import Spend
-from ralph.ui.draw import cut, width
-from ralph.ui.gauges import alarm, gauge, lasting
-from ralph.ui.paint import Line, Tone, Words
+from ralph.ui.draw import Line, Tone, Words, alarm, cut, gauge, lasting, line, painted, plain, width
+from ralph.ui.keys import WAKE_KEY, Paste, is_text
+from ralph.ui.render import Detail
+from ralph.ui.terminal import Outlet
+from ralph.ui.transcript import folded, holds_command
 
 _GAP = " · "
 _LEAST_ACTIVITY = 16
@@ -149,3 +153,194 @@ def _cells(form: Line) -> int:
 def _width(parts: dict[str, Forms], chosen: dict[str, int]) -> int:
     forms = [parts[name][number] for name, number in chosen.items()]
     return sum(_cells(form) + width(_GAP) for form in forms if form)
+
+
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+"""Around what is to be seen at once; a terminal that does not know them passes them over."""
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+"""A letter wider than we think would else add a row that nobody counts."""
+_PASTES_MARKED, _PASTES_BARE = "\x1b[?2004h", "\x1b[?2004l"
+"""Whether a terminal tells what is pasted from keys. A shell that wants it so says so again by itself."""
+_LEAST_COLUMNS = 10
+_LEAST_ABOVE = 2
+"""Rows that are left to what scrolls; a terminal that has fewer gets no foot."""
+
+
+class Foot:
+    """The last rows that ralph has written. The user's own screen, no other: all that scrolled can be scrolled to."""
+
+    def __init__(self, outlet: Outlet, *, colour: bool) -> None:
+        self._outlet = outlet
+        self._colour = colour
+        self._shown: list[str] = []
+        self._widths: list[int] = []
+        self._marks_pastes = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows, as they are now."""
+        return self._outlet.size or (80, 24)
+
+    def forget(self) -> None:
+        """What stands below is somebody else's by now: draw under it."""
+        self._shown, self._widths, self._marks_pastes = [], [], False
+
+    def write(self, above: Sequence[Line], below: Sequence[Line]) -> None:
+        """Write lines that scroll, and under them the foot; if nothing has changed, nothing.
+
+        While there is one, keys are heard, and a text that is pasted is none. See `is_clear`.
+        """
+        columns, height = self.size
+        rows = list(below)[: max(0, height - _LEAST_ABOVE)] if columns >= _LEAST_COLUMNS else []
+        # A cell less: in the last one a terminal may wait with the cursor for a letter to wrap.
+        wanted = [painted(row, columns - 1, colour=self._colour) for row in rows]
+        unchanged = wanted == self._shown and self._marks_pastes == bool(below)
+        if not above and unchanged and all(each < columns for each in self._widths):
+            return
+        foot = _NO_WRAP + "\r\n".join(wanted) + _WRAP if wanted else ""
+        pastes = _PASTES_MARKED if below else _PASTES_BARE
+        said = "" if self._marks_pastes == bool(below) else pastes
+        if self._outlet.offer(f"{said}{_BEGIN}{self._off(columns)}{self._scrolling(above)}{foot}{_END}"):
+            self._shown, self._widths = wanted, [min(width(plain(row)), columns - 1) for row in rows]
+            self._marks_pastes = bool(below)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether all that was written is on the screen: not so while the terminal is held still (Ctrl-S)."""
+        return self._outlet.settle()
+
+    def take_off(self, above: Sequence[Line] = ()) -> None:
+        """Leave the terminal with what has scrolled, and these last lines, at the start of a new line."""
+        if above or self._shown or self._marks_pastes:
+            pastes = _PASTES_BARE if self._marks_pastes else ""
+            self._outlet.write_last(f"{pastes}{_BEGIN}{self._off(self.size[0])}{self._scrolling(above)}{_END}")
+            self.forget()
+
+    def _scrolling(self, above: Sequence[Line]) -> str:
+        columns = self.size[0]
+        rows = [
+            painted(row, width(plain(row)) if holds_command(row) else columns, colour=self._colour)
+            for line in above
+            for row in folded(line, columns)
+        ]
+        return "".join(f"{row}\r\n" for row in rows)
+
+    def _off(self, columns: int) -> str:
+        """Go up to the foot's first row, and clear from there.
+
+        In a terminal that was made narrower the foot takes more rows than were written: a row that no longer fits is
+        folded at the edge there (tmux 3.3a and most others do so). The cursor stays behind the last letter.
+        """
+        if not self._shown:
+            return ""
+        rows = sum(max(1, -(-each // max(1, columns))) for each in self._widths)
+        up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+        return f"\r{up}\x1b[J"
+
+
+_NEXT_DETAIL = {Detail.NORMAL: Detail.VERBOSE, Detail.VERBOSE: Detail.QUIET, Detail.QUIET: Detail.NORMAL}
+_PAUSE = {True: "resume", False: "pause"}
+_DETAILS = {Detail.NORMAL: "usual", Detail.VERBOSE: "all", Detail.QUIET: "in brief"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bit:
+    """Where a view takes hold of its run."""
+
+    ask: Callable[[Act], object]
+    helm: Helm
+    """One of the view's own, which hears what the run will: of keys and of whoever else asks."""
+    end: Callable[[], None]
+    """As Ctrl-C does: softly at first, then at once."""
+    is_ending: Callable[[], bool]
+    """Whether ralph was asked to end, here or by a signal."""
+
+
+class Reins:
+    """What keys ask for, in view of what was asked before, by whomever, and has not come yet."""
+
+    def __init__(self, bit: Bit, detail: Detail) -> None:
+        self._bit = bit
+        self.detail = detail
+        self._asks_to_quit = False
+
+    def press_all(self, keys: Sequence[str], stands: Standing) -> None:
+        """Take the keys of one read: none that follows a question is its answer, and a text is no key."""
+        if is_text(keys):
+            return
+        for key in keys:
+            if not isinstance(key, Paste):
+                self.press(key, stands)
+            if self._asks_to_quit:
+                return
+
+    def press(self, key: str, stands: Standing) -> None:
+        """Do what a key asks for."""
+        asked, self._asks_to_quit = self._asks_to_quit, False
+        helm = self._helm
+        match key:
+            case "p":
+                self._bit.ask(Act.RESUME if helm.paused or stands.is_paused else Act.PAUSE)
+            case "s":
+                self._bit.ask(Act.CARRY_ON if helm.stopping else Act.STOP)
+            case "w" if stands.is_waiting:
+                self._bit.ask(Act.WAKE)
+            case "d":
+                self.detail = _NEXT_DETAIL[self.detail]
+            case "q":
+                self._asks_to_quit = True
+            case "y" if asked:
+                self._bit.end()
+            case _:
+                pass
+
+    @property
+    def _helm(self) -> Helm:
+        """What was asked for until now."""
+        self._bit.helm.listen()
+        return self._bit.helm
+
+    def words(self, stands: Standing, columns: int) -> Line:
+        """The keys that do something now, after what was asked for; in fewer words where there is little room."""
+        if self._asks_to_quit:
+            question = "kill the session at once?" if self._bit.is_ending() else "stop now, as Ctrl-C does?"
+            return line((question, Tone.WARN), "  y: yes", ("  any other key: no", Tone.DIM))
+        if self._bit.is_ending():
+            return (("stopping", Tone.WARN), (" · q: kill the session at once", Tone.DIM))
+        helm = self._helm
+        asked = _Asked(helm.paused and not stands.is_paused, helm.stopping)
+        forms = [self._full(stands, asked, short=False), self._full(stands, asked, short=True)]
+        return next((each for each in forms if width(plain(each)) <= columns), self._tight(stands, asked))
+
+    def _full(self, stands: Standing, asked: "_Asked", *, short: bool) -> Line:
+        """What was asked for in whole words, then the keys."""
+        said = [
+            "pauses before the next session" if asked.pauses else "",
+            "stops after this iteration" if asked.stops else "",
+        ]
+        keys = [
+            f"{WAKE_KEY}: go on now" if stands.is_waiting else "",
+            "p: resume" if stands.is_paused else "p: do not pause" if asked.pauses else "p: pause",
+            "s: do not stop" if asked.stops else "s: stop" if short else "s: stop after this iteration",
+            f"d: {_DETAILS[self.detail]}" if short else f"d: detail ({_DETAILS[self.detail]})",
+            "q: quit",
+        ]
+        told = " · ".join(filter(None, said))
+        return line((told, Tone.WARN), (f"{' · ' if told else ''}{' · '.join(filter(None, keys))}", Tone.DIM))
+
+    def _tight(self, stands: Standing, asked: "_Asked") -> Line:
+        """What was asked for beside its key."""
+        keys = [
+            (f"{WAKE_KEY}: now", Tone.DIM) if stands.is_waiting else None,
+            ("pauses (p: no)", Tone.WARN) if asked.pauses else (f"p: {_PAUSE[stands.is_paused]}", Tone.DIM),
+            ("stops (s: no)", Tone.WARN) if asked.stops else ("s: stop", Tone.DIM),
+            (f"d: {_DETAILS[self.detail]} · q: quit", Tone.DIM),
+        ]
+        first, *others = filter(None, keys)
+        return line(first, *(part for key in others for part in ((" · ", Tone.DIM), key)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    pauses: bool
+    stops: bool

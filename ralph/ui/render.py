@@ -1,11 +1,12 @@
 """What is told of a run's events: who speaks and what, for plain lines and, folded and in tones, for live views."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ralph.core import ndjson
-from ralph.core.activity import NAMELESS, Ended, Tally, gist
+from ralph.core.activity import NAMELESS, Digest, Ended, Tally, ToolRow, gist
 from ralph.core.events import (
     ApiRetry,
     CheckEnded,
@@ -32,11 +33,65 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.text import format_duration, format_money, instant, local_time
+from ralph.core.text import format_duration, format_money, instant, local_time, plural
+from ralph.core.usage import total_tokens
 from ralph.core.verdict import TOOL, obstacle_in
-from ralph.ui import callouts
-from ralph.ui.paint import Tone
-from ralph.ui.sanitise import one_line
+from ralph.ui.draw import Tone
+from ralph.ui.terminal import one_line
+
+_PLAN_LINES = 6
+_PLAN_WIDTH = 160
+_HEADING = re.compile(r"(?:#+ *plan:?|\*\*plan:?\*\*:?|plan:)\s+", re.IGNORECASE)
+
+
+def plan(text: str) -> str:
+    """The first lines of a plan, without the word that the label says already."""
+    said = _HEADING.sub("", text[: _PLAN_LINES * _PLAN_WIDTH * 8].lstrip(), count=1)
+    lines = [line for line in said.splitlines() if line.strip()]
+    kept = [one_line(line, _PLAN_WIDTH) for line in lines[:_PLAN_LINES]]
+    if len(lines) > _PLAN_LINES:
+        kept[-1] += " …"
+    return "\n".join(kept)
+
+
+def actions(digest: Digest) -> str:
+    """A line for each tool; empty if none was called."""
+    return "\n".join(_row(row) for row in digest.tools)
+
+
+def report(usage: Usage) -> str:
+    """Tokens, dollars and context, as far as they were told."""
+    context = "" if usage.context_pct is None else f"context {usage.context_pct:.0f} %"
+    estimate = " (estimate)" if usage.cost_is_estimate is True else ""
+    cost = "" if usage.cost_usd is None else f"{format_money(usage.cost_usd)}{estimate}"
+    return " · ".join(filter(None, [_tokens(usage), cost, context]))
+
+
+def call(status: str, seconds: float | None, lines: int) -> str:
+    """How one call, or all of a tool's, went."""
+    took = "" if seconds is None else format_duration(seconds)
+    return " · ".join(filter(None, [status, took, plural(lines, "line") if lines else ""]))
+
+
+def _row(row: ToolRow) -> str:
+    ends = {"ok": row.ok, "failed": row.failed, "unknown": row.unknown}
+    status = ", ".join(f"{number:,} {word}" for word, number in ends.items() if number)
+    return call(f"{one_line(row.name, 40)} {row.calls:,}: {status}", row.seconds, row.lines)
+
+
+def _tokens(usage: Usage) -> str:
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    total = total_tokens(usage)
+    if not total:
+        return "" if total is None else "0 tokens"
+    cached = f" ({usage.cache_read_tokens:,} cached)" if usage.cache_read_tokens else ""
+    parts = [
+        "" if prompt is None else f"{prompt:,} in{cached}",
+        "" if completion is None else f"{completion:,} out",
+    ]
+    detail = ", ".join(filter(None, parts))
+    return plural(total, "token") + (f": {detail}" if detail else "")
+
 
 PLAN = "PLAN"
 COMMANDS = frozenset({"next", "push", "fetch"})
@@ -168,8 +223,8 @@ class Telling:
         """Say what was done and what it took, as far as events told; then forget the session."""
         digest = self._tally.digest()
         self._forget_session()
-        did = callouts.actions(digest)
-        used = callouts.report(digest.usage) if digest.usage is not None else ""
+        did = actions(digest)
+        used = report(digest.usage) if digest.usage is not None else ""
         self._reported = digest.usage
         return [Said(label, text, Tone.SOFT) for label, text in (("ACTIONS", did), ("REPORT", used)) if text]
 
@@ -209,7 +264,7 @@ class Telling:
 
     def _thought(self, event: Text) -> Said:
         if self._tally.says(event):
-            return Said(PLAN, event.text.strip() if self.is_verbose else callouts.plan(event.text), Tone.SOFT)
+            return Said(PLAN, event.text.strip() if self.is_verbose else plan(event.text), Tone.SOFT)
         return Said("thinks", event.text if self.is_verbose else one_line(event.text, 100), words=Tone.DIM)
 
     def _keep(self, event: ToolOutput) -> None:
@@ -266,7 +321,7 @@ class PlainTelling(Telling):
         if not self.is_verbose:
             return [Said("", "\n".join([f"{name} failed:", *first_lines(output)]))]
         word = "failed" if event.status is ToolStatus.FAIL else event.status
-        said = callouts.call(f"{name} {word}", ended.seconds, ended.lines)
+        said = call(f"{name} {word}", ended.seconds, ended.lines)
         return [Said("", f"{said}:\n{output}" if output else said)]
 
 

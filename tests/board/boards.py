@@ -9,7 +9,7 @@ from ralph.batch.bulletin import Budget, Bulletin, Sight
 from ralph.batch.forecast import figures_of, foretold
 from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
-from ralph.ui.paint import Line, Tone
+from ralph.ui.draw import Line, Tone
 
 NOW = 1_800_000_000.0
 UNCHECKED = "/srv/api.git has no .ralph/check on main: what its goals do is unproven, and not merged"

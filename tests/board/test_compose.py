@@ -18,8 +18,7 @@ from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.needs import needs_lines
 from ralph.cli.runs.board.view import Asks, Prompt, View, shown
 from ralph.cli.runs.tables import short_repos
-from ralph.ui.draw import width
-from ralph.ui.paint import Line, Tone, painted
+from ralph.ui.draw import Line, Tone, painted, width
 from tests.board import boards
 from tests.board.boards import NOW, goal
 from tests.support.frames import same_as_golden

@@ -15,8 +15,8 @@ from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.cli.runs.board.pressing import answered, press, press_all
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, shown
+from ralph.ui.draw import plain
 from ralph.ui.keys import Key, Paste, decode
-from ralph.ui.paint import plain
 from tests.board import boards
 
 

@@ -27,8 +27,7 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.records import to_json
-from ralph.ui.draw import width
-from ralph.ui.paint import painted, plain
+from ralph.ui.draw import painted, plain, width
 from ralph.ui.render import Detail
 from ralph.ui.transcript import TonedTelling
 from tests.board import boards

@@ -31,10 +31,10 @@ from ralph.core.limits import Limits
 from ralph.core.text import instant
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
+from ralph.ui.footer import Bit, Reins
 from ralph.ui.live import Course, Ground, LiveView
-from ralph.ui.outlet import Outlet
-from ralph.ui.reins import Bit, Reins
 from ralph.ui.render import Detail
+from ralph.ui.terminal import Outlet
 
 WAITING, OVER = "waiting", "over"
 

@@ -16,7 +16,7 @@ from ralph.core.events import (
     ToolStatus,
     Usage,
 )
-from ralph.ui.backlog import Backlog, Item
+from ralph.ui.live import Backlog, Item
 
 BEGUN = IterationStarted(1, "s", "log")
 GONE = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")

@@ -12,9 +12,8 @@ from typing import TextIO
 
 import pytest
 
-from ralph.ui.canvas import Canvas
-from ralph.ui.outlet import Outlet
-from ralph.ui.paint import Line, Tone, line
+from ralph.ui.draw import Canvas, Line, Tone, line
+from ralph.ui.terminal import Outlet
 from tests.support.terminal import Screen
 from tests.support.waiting import kill_tree, wait_until
 
@@ -140,9 +139,9 @@ def test_what_a_terminal_that_is_held_still_has_not_shown_is_drawn_again() -> No
 
 _PROGRAM = """
 import select, sys, termios
-from ralph.ui.canvas import Canvas
-from ralph.ui.outlet import Outlet
-from ralph.ui.paint import line
+from ralph.ui.draw import Canvas
+from ralph.ui.terminal import Outlet
+from ralph.ui.draw import line
 with Canvas(Outlet(sys.stdout, in_haste=lambda: True), colour=True) as canvas:
     canvas.draw([line("ready")])
     if sys.argv[1] == "off":

@@ -38,8 +38,8 @@ from ralph.core.events import (
 )
 from ralph.core.records import to_json
 from ralph.ui.console import Console, json_screen
-from ralph.ui.outlet import Outlet
 from ralph.ui.render import Detail
+from ralph.ui.terminal import Outlet
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.rows import rows
 from tests.support.terminal import read_terminal

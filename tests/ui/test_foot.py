@@ -11,9 +11,9 @@ from typing import TextIO
 
 import pytest
 
-from ralph.ui.foot import Foot
-from ralph.ui.outlet import Outlet
-from ralph.ui.paint import Line, Tone, line
+from ralph.ui.draw import Line, Tone, line
+from ralph.ui.footer import Foot
+from ralph.ui.terminal import Outlet
 from tests.support.hostile import TEXTS, steering
 from tests.support.rows import rows
 from tests.support.terminal import Screen

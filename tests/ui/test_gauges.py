@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.ui.gauges import alarm, gauge, lasting
-from ralph.ui.paint import Tone, plain
+from ralph.ui.draw import Tone, alarm, gauge, lasting, plain
 
 
 @pytest.mark.parametrize(

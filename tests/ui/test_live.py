@@ -29,10 +29,10 @@ from ralph.core.guidance import Act, Helm
 from ralph.core.limits import Limits
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
+from ralph.ui.footer import Bit, Reins
 from ralph.ui.live import Course, Ground, LiveView
-from ralph.ui.outlet import Outlet
-from ralph.ui.reins import Bit, Reins
 from ralph.ui.render import Detail
+from ralph.ui.terminal import Outlet
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.terminal import Screen
 from tests.support.waiting import wait_until

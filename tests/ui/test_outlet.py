@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from ralph.ui.outlet import Outlet
+from ralph.ui.terminal import Outlet
 
 LINES = [b"%06d %s\n" % (number, b"x" * 1000) for number in range(300)]  # more than a pipe holds
 

@@ -5,8 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.ui.draw import width
-from ralph.ui.paint import Line, Tone, line, painted, plain
+from ralph.ui.draw import Line, Tone, line, painted, plain, width
 
 _OURS = re.compile(r"\x1b\[[0-9]+m")
 _LINES = st.lists(st.tuples(st.text(), st.sampled_from(Tone))).map(tuple)

@@ -10,10 +10,9 @@ import pytest
 from ralph.core.events import IterationStarted, Waiting
 from ralph.core.guidance import Act, Helm, Word
 from ralph.core.status import Standing
-from ralph.ui.draw import width
+from ralph.ui.draw import plain, width
+from ralph.ui.footer import Bit, Reins
 from ralph.ui.keys import decode
-from ralph.ui.paint import plain
-from ralph.ui.reins import Bit, Reins
 from ralph.ui.render import Detail
 from tests.support.rows import rows
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from ralph.ui.outlet import Outlet
-from ralph.ui.relay import Relay
+from ralph.ui.terminal import Outlet, Relay
 
 LINES = [b"%06d %s\n" % (number, b"x" * 1000) for number in range(1000)]  # far more than a pipe holds
 

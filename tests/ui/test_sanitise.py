@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.ui.sanitise import flat, one_line, visible, visible_json
+from ralph.ui.terminal import flat, one_line, visible, visible_json
 from tests.support.rows import rows
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

@@ -26,9 +26,8 @@ from ralph.core.limits import Limits
 from ralph.core.status import Standing
 from ralph.core.text import instant, timestamp
 from ralph.core.usage import Meter, Spend
-from ralph.ui.draw import width
+from ralph.ui.draw import Tone, painted, plain, width
 from ralph.ui.footer import status_line
-from ralph.ui.paint import Tone, painted, plain
 from tests.support.frames import same_as_golden
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.rows import rows

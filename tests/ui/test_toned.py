@@ -20,8 +20,7 @@ from ralph.core.events import (
     ToolStatus,
     Usage,
 )
-from ralph.ui.draw import width
-from ralph.ui.paint import Line, Tone, line, painted, plain
+from ralph.ui.draw import Line, Tone, line, painted, plain, width
 from ralph.ui.render import Detail
 from ralph.ui.transcript import TonedTelling, folded, holds_command
 from tests.support.hostile import TEXTS, every_event, steering

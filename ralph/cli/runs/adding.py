@@ -111,8 +111,7 @@ def read(sources: Sequence[Path], said: "Wishes", place: "Whereabouts") -> "Batc
     """Read what is asked for, and say what is worth knowing of it; nothing is written."""
     from ralph.batch.asking import read_batch
     from ralph.cli.runs.queues import existing
-    from ralph.ui.outlet import Outlet
-    from ralph.ui.sanitise import visible
+    from ralph.ui.terminal import Outlet, visible
 
     store = existing(place)
     known = set[str]() if store is None else store.names()

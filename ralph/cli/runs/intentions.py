@@ -21,7 +21,7 @@ from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
-from ralph.ui.sanitise import one_line
+from ralph.ui.terminal import one_line
 
 
 class Intentions:

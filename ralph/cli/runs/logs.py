@@ -35,7 +35,7 @@ def logs(
     from ralph.cli.runs.runfile import event_in
     from ralph.core.errors import RalphError, UsageError
     from ralph.ui.console import Console, write_json
-    from ralph.ui.outlet import Outlet
+    from ralph.ui.terminal import Outlet
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])

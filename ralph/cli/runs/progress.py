@@ -15,9 +15,7 @@ from ralph.core import ndjson
 from ralph.core.text import timestamp
 from ralph.ui.console import write_json
 from ralph.ui.draw import cut, padded
-from ralph.ui.outlet import Outlet
-from ralph.ui.relay import Relay
-from ralph.ui.sanitise import visible
+from ralph.ui.terminal import Outlet, Relay, visible
 
 _NAME = 20
 _LONGEST = 4_000

@@ -9,7 +9,7 @@ from ralph.core import ndjson
 from ralph.core.events import Event, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import from_json
-from ralph.ui.paint import Tone
+from ralph.ui.draw import Tone
 from ralph.ui.render import Said
 
 _CHUNK = 1 << 16

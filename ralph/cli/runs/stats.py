@@ -58,7 +58,7 @@ def _forecast(place: "Whereabouts", store: "Store", goals: "Sequence[BatchGoal]"
 
 
 def _lines(counted: "Tally", foretold: "Forecast | None", states: str) -> list[str]:
-    from ralph.ui.sanitise import one_line
+    from ralph.ui.terminal import one_line
 
     took = ", ".join(
         f"{count} took {number} attempt{'' if number == 1 else 's'}" for number, count in counted.attempts.items()
@@ -97,7 +97,7 @@ def _groups(heading: str, groups: "Mapping[str, Sums]") -> list[str]:
 
     from ralph.core.text import format_duration, format_money
     from ralph.ui.draw import columns
-    from ralph.ui.outlet import Outlet
+    from ralph.ui.terminal import Outlet
 
     if len(groups) < 2:
         return []

@@ -17,8 +17,7 @@ from ralph.cli.runs.queues import naming
 from ralph.core.limits import is_limit_reached
 from ralph.core.text import format_money, format_size, timestamp
 from ralph.ui.draw import columns
-from ralph.ui.outlet import Outlet
-from ralph.ui.sanitise import one_line, visible
+from ralph.ui.terminal import Outlet, one_line, visible
 
 _USUAL_WIDTH = 80
 _LABEL = 10

@@ -9,7 +9,7 @@ from ralph.batch.forecast import Forecast
 from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import waits_in_vain, whole_order
 from ralph.cli.runs.tables import short_repos, waiting
-from ralph.ui.paint import Line
+from ralph.ui.draw import Line
 
 _FIRST = (State.RUNNING, State.STUCK)
 _LAST = (State.DRAFT, State.CANCELLED, State.DONE)

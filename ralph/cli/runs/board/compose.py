@@ -12,10 +12,9 @@ from ralph.cli.runs.board.lanes import clock, lanes
 from ralph.cli.runs.board.needs import needs_lines
 from ralph.cli.runs.board.table import activity, columns_for, heading, row, sign
 from ralph.cli.runs.board.view import View, place, scrolled, shown
-from ralph.cli.runs.board.wording import cell, joined, rule
 from ralph.cli.runs.progress import worded
-from ralph.ui.paint import Line, Tone, line
-from ralph.ui.sanitise import one_line
+from ralph.ui.draw import Line, Tone, cell, joined, line, rule
+from ralph.ui.terminal import one_line
 
 _FEW = 14
 """Rows of a terminal below which sections have no headings, and figures share a line."""

@@ -21,11 +21,9 @@ from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
 from ralph.cli.runs.queues import Whereabouts
 from ralph.system.signals import suspend
-from ralph.ui.canvas import Canvas
-from ralph.ui.gauges import lasting
+from ralph.ui.draw import Canvas, lasting
 from ralph.ui.keys import Keyboard
-from ralph.ui.outlet import Outlet
-from ralph.ui.terminal import in_foreground
+from ralph.ui.terminal import Outlet, in_foreground
 
 _FRAME = 0.25
 """Seconds between two frames; a key is answered at once, though not more often than anybody presses one by hand."""

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from ralph.batch.forecast import left_of
 from ralph.batch.goals import State
 from ralph.cli.runs.board.board import Board
-from ralph.cli.runs.board.wording import cells, joined
 from ralph.core.text import format_count, format_money
-from ralph.ui.gauges import alarm, gauge, lasting
-from ralph.ui.paint import Line, Tone, line, plain
+from ralph.ui.draw import Line, Tone, alarm, cells, gauge, joined, lasting, line, plain
 
 _BAR = 10
 _BUDGET, _COST, _FIGURE = 9, 5, 2

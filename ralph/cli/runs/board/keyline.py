@@ -2,10 +2,8 @@
 
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen
-from ralph.cli.runs.board.wording import joined
-from ralph.ui.draw import letters_within, width
-from ralph.ui.paint import Line, Tone, line
-from ralph.ui.sanitise import flat
+from ralph.ui.draw import Line, Tone, joined, letters_within, line, width
+from ralph.ui.terminal import flat
 
 _HELP = (
     ("↑ ↓ j k", "move; PgUp, PgDn, Home and End: further"),

@@ -4,8 +4,7 @@ import time
 
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.table import merging_now
-from ralph.ui.gauges import lasting
-from ralph.ui.paint import Line, Tone
+from ralph.ui.draw import Line, Tone, lasting
 
 _LABEL = 9
 

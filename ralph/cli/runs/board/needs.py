@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from ralph.batch.forecast import left_of
 from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board
-from ralph.cli.runs.board.wording import cells
 from ralph.cli.runs.queues import naming
 from ralph.cli.runs.tables import next_step
-from ralph.ui.draw import cut, width
-from ralph.ui.paint import Line, Tone
-from ralph.ui.sanitise import one_line
+from ralph.ui.draw import Line, Tone, cells, cut, width
+from ralph.ui.terminal import one_line
 
 _NEARLY = 0.9
 """Of a budget: then somebody should know."""

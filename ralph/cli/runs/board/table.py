@@ -5,11 +5,8 @@ from dataclasses import dataclass
 
 from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board
-from ralph.cli.runs.board.wording import ago, cell
 from ralph.core.text import format_count
-from ralph.ui.draw import cut, padded, width
-from ralph.ui.gauges import alarm, gauge, lasting
-from ralph.ui.paint import Line, Tone, Words
+from ralph.ui.draw import Line, Tone, Words, ago, alarm, cell, cut, gauge, lasting, padded, width
 
 _GAP = ("  ", Tone.PLAIN)
 _BAR = 8

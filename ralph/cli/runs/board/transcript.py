@@ -10,8 +10,8 @@ from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.runfile import RunFile, event_in, framed
 from ralph.core.status import Standing
 from ralph.core.usage import Meter, Spend
+from ralph.ui.draw import Line, Tone
 from ralph.ui.footer import status_line
-from ralph.ui.paint import Line, Tone
 from ralph.ui.render import Detail
 from ralph.ui.transcript import TonedTelling, folded, toned
 
