@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.arena import Arena
 from bench.figures import Figure, Unmeasurable, interleave, ratios
-from ralph.batch.mirror import open_mirror
+from ralph.queue.repos.mirror import open_mirror
 
 _FOLDERS, _FILES, _COMMITS, _SIZE = 250, 20, 50, 4400
 _BLOCK = 512

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.database import default_url
-from ralph.batch.goals import BatchGoal, State, Submission
-from ralph.batch.store import Store, open_store
+from ralph.queue.database import default_url
+from ralph.queue.goals import BatchGoal, State, Submission
+from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.store import Store, open_store
 
 GOALS, FRAMES = 50, 4
 
@@ -63,7 +63,7 @@ def bulletin() -> Bulletin:
 def by_ralph(store: Store, folder: Path) -> None:
     from ralph.cli.runs.board.drawing import Drawing, Ground
     from ralph.cli.runs.board.source import Source
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.open import Whereabouts
 
     place = Whereabouts(default_url(folder), folder, {}, GOALS, "claude")
     ground = Ground(sys.stdin, sys.stdout, True, lambda: 0)

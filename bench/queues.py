@@ -20,8 +20,8 @@ import psutil
 from bench.arena import Arena
 from bench.figures import Figure, Measure, Unmeasurable, interleave, ratios
 from bench.processes import processor_seconds
-from ralph.batch.database import default_url
-from ralph.batch.store import open_store
+from ralph.queue.database import default_url
+from ralph.queue.store import open_store
 
 _GOAL = "# Goal {number}\n\n## Objective\nPrüfe „{number}“ → 日本語 🙂.\n"
 _LOOKS = {"`list --json`": ("list", "--json"), "`stats`": ("stats",)}

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ralph.batch.goals import BatchGoal, MergeMode, State
 from ralph.batch.kit import WorkerKit
-from ralph.batch.mirror import USUAL
 from ralph.batch.news import Kind
-from ralph.batch.repositories import TRYING_AGAIN, Repository
 from ralph.core.goal import parse_goal
+from ralph.queue.goals import BatchGoal, MergeMode, State
+from ralph.queue.repos.mirror import USUAL
+from ralph.queue.repos.prefetch import TRYING_AGAIN, Repository
 from ralph.system.notify import Occasion
 
 

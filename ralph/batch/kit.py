@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from ralph.batch.controls import Controls, Rules
-from ralph.batch.engine import Engine
 from ralph.batch.gate import Gate
-from ralph.batch.premises import Premises
-from ralph.batch.purse import Purse
-from ralph.batch.repositories import Repositories
-from ralph.batch.store import Store
+from ralph.queue.budget import Purse
+from ralph.queue.engine import Engine
+from ralph.queue.paths import Premises
+from ralph.queue.repos.prefetch import Repositories
+from ralph.queue.store import Store
+from ralph.queue.worker_state import Controls, Rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from ralph.batch.goals import MergeMode
 from ralph.config import settings
 from ralph.core.errors import UsageError
 from ralph.core.goal import goal_name
 from ralph.core.text import did_you_mean
 from ralph.git.address import local_path
+from ralph.queue.goals import MergeMode
 
 NAME = "batch.toml"
 SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_cost", "max_tokens")

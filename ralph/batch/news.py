@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ralph.batch.goals import BatchGoal
+from ralph.queue.goals import BatchGoal
 from ralph.system.notify import Occasion
 
 PAUSED = "paused: what runs goes on, nothing else is started; go on with: ralph-runs resume"

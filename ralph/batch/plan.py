@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ralph.batch.goals import BatchGoal, State
+from ralph.queue.goals import BatchGoal, State
 
 MOST_RETRIES = 3
 MOST_ATTEMPTS = 1 + MOST_RETRIES

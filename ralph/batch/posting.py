@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ralph.batch.bulletin import Bulletin, Sight
-from ralph.batch.controls import Controls, Live
 from ralph.batch.gate import Gate
-from ralph.batch.purse import Purse
-from ralph.batch.store import Store
 from ralph.core.text import instant
+from ralph.queue.budget import Purse
+from ralph.queue.news import Bulletin, Sight
+from ralph.queue.store import Store
+from ralph.queue.worker_state import Controls, Live
 
 _PACE = 1.0
 """Seconds between two that are written: each is a transaction."""

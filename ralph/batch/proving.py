@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ralph.batch.merging import CheckOutcome
 from ralph.core import ndjson
+from ralph.queue.merge.pipeline import CheckOutcome
 from ralph.system.files import make_private_directory
 from ralph.system.leash import Leashed
 

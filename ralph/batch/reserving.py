@@ -1,7 +1,7 @@
 """Whose branch it is: queues share a mirror, and two goals of one name must not work on one branch."""
 
 from ralph.batch.bare import flat
-from ralph.batch.mirror import Mirror
+from ralph.queue.repos.mirror import Mirror
 
 _EMPTY_TREE = b""
 

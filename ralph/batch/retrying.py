@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ralph.batch.goals import BatchGoal, Comment
 from ralph.batch.plan import MOST_ATTEMPTS
 from ralph.core.goal import worded_anew
 from ralph.core.text import both_ends
+from ralph.queue.goals import BatchGoal, Comment
 
 _LONGEST_LOG = 6_000
 _LONGEST_REMARK = 4_000

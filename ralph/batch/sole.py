@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-from ralph.batch.database import advisory_holder, advisory_lock, database_file
 from ralph.core.errors import UsageError
+from ralph.queue.database import advisory_holder, advisory_lock, database_file
 from ralph.state.lock import OwnedLock, Owner, holder_of
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ralph.batch.goals import BatchGoal, State, Submission
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
+from ralph.queue.goals import BatchGoal, State, Submission
 
 _UPDATED = "updated"
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from ralph.batch.goals import BatchGoal, Comment, State
-from ralph.batch.remotes import without_password
 from ralph.batch.retrying import CONFLICTS, RALPH
+from ralph.queue.goals import BatchGoal, Comment, State
+from ralph.queue.repos.remote import without_password
 
 _ENDED = re.compile(r"Attempt \d+ ended with exit code -?\d+: ")
 """How a remark on a failed attempt begins; one on a failed merge begins with what failed."""

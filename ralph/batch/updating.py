@@ -6,8 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from ralph.batch.bare import UNTOUCHED, Bare
-from ralph.batch.mirror import Mirror
-from ralph.batch.squash import (
+from ralph.core.errors import RepoError
+from ralph.git.command import last_line, run_git, succeeded
+from ralph.git.repo import Repo
+from ralph.queue.merge.trees import (
     commit,
     entries,
     merge_trees,
@@ -16,10 +18,8 @@ from ralph.batch.squash import (
     with_protected_of,
     with_those_of,
 )
-from ralph.batch.vetting import marked
-from ralph.core.errors import RepoError
-from ralph.git.command import last_line, run_git, succeeded
-from ralph.git.repo import Repo
+from ralph.queue.merge.vet import marked
+from ralph.queue.repos.mirror import Mirror
 
 _CONFLICTS = "Conflicts, with their markers in place:"
 _REPLACED = "Conflicts that have no lines, as they are on the base:"

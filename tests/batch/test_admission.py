@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from ralph.batch.admission import Admission
-from ralph.batch.bulletin import Budget
-from ralph.batch.controls import Controls, Rules
-from ralph.batch.engine import DbosEngine
 from ralph.batch.gate import Gate
-from ralph.batch.goals import State, Submission
 from ralph.batch.kit import WorkerKit
-from ralph.batch.mirror import open_mirror
-from ralph.batch.premises import premises
-from ralph.batch.purse import Purse
-from ralph.batch.repositories import Repositories
-from ralph.batch.store import open_store
+from ralph.queue.budget import Purse
+from ralph.queue.engine import DbosEngine
+from ralph.queue.goals import State, Submission
+from ralph.queue.news import Budget
+from ralph.queue.paths import premises
+from ralph.queue.repos.mirror import open_mirror
+from ralph.queue.repos.prefetch import Repositories
+from ralph.queue.store import open_store
+from ralph.queue.worker_state import Controls, Rules
 
 TEXT = "## Objective\nx\n"
 

@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ralph.batch.bare import Bare
-from ralph.batch.clearing import Clearing, Holding, What, kept
-from ralph.batch.database import default_url
-from ralph.batch.discarding import Obstacle, examine
-from ralph.batch.goals import BatchGoal, State, Submission
-from ralph.batch.mirror import Mirror
-from ralph.batch.premises import Premises, premises
 from ralph.batch.sole import sole_worker, unless_served
-from ralph.batch.store import Store, open_store
+from ralph.queue.database import default_url
+from ralph.queue.discard import Obstacle, examine
+from ralph.queue.gc import Clearing, Holding, What, kept
+from ralph.queue.goals import BatchGoal, State, Submission
+from ralph.queue.paths import Premises, premises
+from ralph.queue.repos.mirror import Mirror
+from ralph.queue.store import Store, open_store
 from tests.support.git_repos import EMAIL, NAME, git, make_repo
 from tests.support.upstreams import make_upstream, refreshed, work
 

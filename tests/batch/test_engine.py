@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.database import default_url
+from ralph.queue.database import default_url
 
 LAUNCH = """
 import os, signal, sys
 import sqlalchemy as sa
-from ralph.batch.engine import DbosEngine
+from ralph.queue.engine import DbosEngine
 
 def executed(_connection, _cursor, statement, *_):
     global left
@@ -65,7 +65,7 @@ def test_what_is_made_of_its_tables_is_what_it_makes_itself(tmp_path: Path) -> N
 
 def test_sqlalchemy_is_loaded_whole_before_any_thread_can_ask_for_it() -> None:
     """DBOS loads the ORM. A dashboard that asked the database in the middle of that broke (seen on a busy machine)."""
-    script = "import sys; from ralph.batch.engine import DbosEngine; DbosEngine('sqlite://'); print(*sys.modules)"
+    script = "import sys; from ralph.queue.engine import DbosEngine; DbosEngine('sqlite://'); print(*sys.modules)"
     asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(asked.stdout.split())
     assert "sqlalchemy.orm.exc" in loaded

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.forecast import LEAST, Forecast, Reach, figures_of, forecast, foretold, left_of
-from ralph.batch.goals import BatchGoal, State
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.stats import LEAST, Forecast, Reach, figures_of, forecast, foretold, left_of
 
 
 def goal(

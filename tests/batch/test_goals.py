@@ -2,7 +2,7 @@
 
 import pytest
 
-from ralph.batch.goals import NEXT, State, may_become
+from ralph.queue.goals import NEXT, State, may_become
 
 ALLOWED = """
 draft -> queued

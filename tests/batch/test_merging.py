@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from ralph.batch.bare import flat
-from ralph.batch.goals import MergeMode
-from ralph.batch.merging import (
-    CheckOutcome,
+from ralph.batch.updating import bring_up_to_date
+from ralph.core.errors import RepoError
+from ralph.queue.goals import MergeMode
+from ralph.queue.merge.pipeline import (
+    CheckOutcome,  # fmt: skip
     Conflict,
     Merged,
     MergeJob,
@@ -30,12 +32,10 @@ from ralph.batch.merging import (
     Tampered,
     Unresolved,
     merge,
-)  # fmt: skip
-from ralph.batch.mirror import Mirror
-from ralph.batch.pushing import Accepted, Rejected, push
-from ralph.batch.squash import squash_message, subject
-from ralph.batch.updating import bring_up_to_date
-from ralph.core.errors import RepoError
+)
+from ralph.queue.merge.trees import squash_message, subject
+from ralph.queue.repos.mirror import Mirror
+from ralph.queue.repos.push import Accepted, Rejected, push
 from tests.support.git_repos import EMAIL, NAME, commit_all, commits, git, make_repo
 from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.discarding import discard, uncommitted
-from ralph.batch.mirror import Mirror, open_mirror
-from ralph.batch.remotes import Unreachable
 from ralph.batch.updating import bring_up_to_date
 from ralph.core.errors import RepoError, UsageError
 from ralph.git.repo import open_repo
+from ralph.queue.discard import discard, uncommitted
+from ralph.queue.repos.mirror import Mirror, open_mirror
+from ralph.queue.repos.remote import Unreachable
 from ralph.state.project import EXCLUDES
 from tests.support.git_repos import commit_all, git, make_repo
 from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work
@@ -190,7 +190,7 @@ def test_a_goal_that_begins_meanwhile_does_not_disturb_a_fetch(mirror: Mirror, u
 
 
 def test_many_may_refresh_at_once(world: Path, upstream: Path) -> None:
-    program = "import sys; from pathlib import Path; from ralph.batch.mirror import open_mirror\n"
+    program = "import sys; from pathlib import Path; from ralph.queue.repos.mirror import open_mirror\n"
     program += "open_mirror(Path(sys.argv[1]), sys.argv[2]).refresh()"
     argv = [sys.executable, "-c", program, str(world / "ralph"), str(upstream)]
     others = [subprocess.Popen(argv, stderr=subprocess.PIPE) for _ in range(3)]
@@ -678,8 +678,8 @@ def test_a_clone_that_was_half_removed_goes_too(mirror: Mirror, clone: Path, wor
         for number in range(1500):
             (folder / str(number)).touch()
     program = (
-        "import sys; from pathlib import Path; from ralph.batch.discarding import discard;"
-        "from ralph.batch.mirror import open_mirror;"
+        "import sys; from pathlib import Path; from ralph.queue.discard import discard;"
+        "from ralph.queue.repos.mirror import open_mirror;"
         "discard(open_mirror(Path(sys.argv[1]), sys.argv[2]), Path(sys.argv[3]), sys.argv[4])"
     )
     where = [str(world / "ralph"), mirror.upstream.url, str(clone), BRANCH]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import (
     MOST_ATTEMPTS,
     MOST_KILLED,
@@ -18,6 +17,7 @@ from ralph.batch.plan import (
     waits_in_vain,
     whole_order,
 )
+from ralph.queue.goals import BatchGoal, State
 
 
 def goal(number: int, state: State = State.QUEUED, *, after: tuple[int, ...] = (), priority: int = 0) -> BatchGoal:

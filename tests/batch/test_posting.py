@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ralph.batch.bulletin import Budget
-from ralph.batch.controls import Controls
-from ralph.batch.database import default_url
 from ralph.batch.gate import Gate
 from ralph.batch.posting import Posting
-from ralph.batch.purse import Purse
-from ralph.batch.store import open_store
+from ralph.queue.budget import Purse
+from ralph.queue.database import default_url
+from ralph.queue.news import Budget
+from ralph.queue.store import open_store
+from ralph.queue.worker_state import Controls
 
 
 def test_a_worker_that_has_nothing_new_to_tell_still_gives_a_sign_of_life(tmp_path: Path) -> None:

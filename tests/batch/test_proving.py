@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.merging import CheckOutcome
 from ralph.batch.proving import check_checkout
+from ralph.queue.merge.pipeline import CheckOutcome
 from tests.support.git_repos import make_repo
 
 

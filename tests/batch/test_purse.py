@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ralph.batch.bulletin import Budget
-from ralph.batch.goals import BatchGoal, State
-from ralph.batch.purse import Purse, Share, share_of
 from ralph.core.limits import Limit, Limits
 from ralph.core.usage import Spend
+from ralph.queue.budget import Purse, Share, share_of
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.news import Budget
 
 
 def goal(number: int, cost: float = 0.0, tokens: int = 0, state: State = State.QUEUED) -> BatchGoal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.batch.remotes import Unreachable, Upstream, beside
+from ralph.queue.repos.remote import Unreachable, Upstream, beside
 
 _SSH = "\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\n"
 UPSTREAM = Upstream("https://me:sesame@example.org/owner/repo")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.premises import premises
+from ralph.queue.paths import premises
 from ralph.system.files import remove_tree
 
 

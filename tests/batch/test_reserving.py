@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.mirror import Mirror
 from ralph.batch.reserving import release, reserve
+from ralph.queue.repos.mirror import Mirror
 from tests.support.upstreams import make_upstream, refreshed
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.mirror import Mirror
-from ralph.batch.statekeeping import keep_state, take_up_state
+from ralph.queue.repos.goal_refs import keep_state, take_up_state
+from ralph.queue.repos.mirror import Mirror
 from tests.support.git_repos import git
 from tests.support.upstreams import make_upstream, refreshed
 

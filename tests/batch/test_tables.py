@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.goals import State
-from ralph.cli.runs.queues import Whereabouts
 from ralph.cli.runs.tables import cost, next_step, tally
+from ralph.queue.goals import State
+from ralph.queue.open import Whereabouts
 from tests.board.boards import goal
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ralph.batch.goals import BatchGoal, Comment, State
 from ralph.batch.retrying import CONFLICTS
 from ralph.batch.tallying import Sums, Typical, tally
+from ralph.queue.goals import BatchGoal, Comment, State
 
 
 def goal(

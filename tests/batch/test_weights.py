@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.clearing import freed, taken, weigh
+from ralph.queue.gc import freed, taken, weigh
 
 SIZE = 100_000
 

@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.batch.admission import Admission
-from ralph.batch.bulletin import Budget
-from ralph.batch.controls import Controls, Rules
-from ralph.batch.engine import Pursue, Record
 from ralph.batch.gate import Gate
-from ralph.batch.goals import BatchGoal, State, Submission
 from ralph.batch.kit import WorkerKit
-from ralph.batch.mirror import open_mirror
 from ralph.batch.news import News
 from ralph.batch.posting import Posting
-from ralph.batch.premises import premises
-from ralph.batch.purse import Purse
-from ralph.batch.repositories import Repositories
-from ralph.batch.store import Store, open_store
-from ralph.batch.worker import QueueWorker, WorkOrder
+from ralph.queue.budget import Purse
+from ralph.queue.engine import Pursue, Record
+from ralph.queue.goals import BatchGoal, State, Submission
+from ralph.queue.news import Budget
+from ralph.queue.paths import premises
+from ralph.queue.repos.mirror import open_mirror
+from ralph.queue.repos.prefetch import Repositories
+from ralph.queue.scheduler import QueueWorker, WorkOrder
+from ralph.queue.store import Store, open_store
+from ralph.queue.worker_state import Controls, Rules
 from ralph.system.signals import Signals
 
 

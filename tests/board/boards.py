@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.forecast import figures_of, foretold
-from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.stats import figures_of, foretold
 from ralph.ui.draw import Line, Tone
 
 NOW = 1_800_000_000.0

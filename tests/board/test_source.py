@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.bulletin import Sight
-from ralph.batch.database import default_url
-from ralph.batch.goals import State, Submission
 from ralph.batch.news import Kind, News
 from ralph.batch.sole import sole_worker
-from ralph.batch.store import Store, open_store
 from ralph.cli.runs.board.source import Source
-from ralph.cli.runs.queues import Whereabouts
+from ralph.queue.database import default_url
+from ralph.queue.goals import State, Submission
+from ralph.queue.news import Sight
+from ralph.queue.open import Whereabouts
+from ralph.queue.store import Store, open_store
 from tests.board import boards
 
 

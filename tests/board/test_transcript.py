@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.bulletin import Sight
 from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.transcript import Reading
@@ -27,6 +26,7 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.records import to_json
+from ralph.queue.news import Sight
 from ralph.ui.draw import painted, plain, width
 from ralph.ui.render import Detail
 from ralph.ui.transcript import TonedTelling

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from ralph.batch.database import default_url
-from ralph.batch.goals import State
-from ralph.batch.premises import premises
 from ralph.batch.sole import sole_worker
-from ralph.batch.store import open_store
 from ralph.config.paths import repo_key
+from ralph.queue.database import default_url
+from ralph.queue.goals import State
+from ralph.queue.paths import premises
+from ralph.queue.store import open_store
 from tests.support.batches import Batch, says, shell, wrote
 from tests.support.git_repos import commit_all, commits, git, make_repo
 from tests.support.ralph_process import Finished, Ralph

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ralph.batch.database import default_url
-from ralph.batch.premises import premises
-from ralph.batch.store import open_store
+from ralph.queue.database import default_url
+from ralph.queue.paths import premises
+from ralph.queue.store import open_store
 from tests.support.batches import CHECK_TEXTS, Batch, merged_goals, require_linear, says, shell, wrote
 from tests.support.forms import ROUNDS
 from tests.support.git_repos import git

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ralph.batch.bulletin import Bulletin
-from ralph.batch.database import default_url
-from ralph.batch.store import Store, open_store
 from ralph.cli.runs import documents
-from ralph.cli.runs.queues import Whereabouts, is_cut_off
 from ralph.cli.runs.viewing import known_of
+from ralph.queue.database import default_url
+from ralph.queue.news import Bulletin
+from ralph.queue.open import Whereabouts, is_cut_off
+from ralph.queue.store import Store, open_store
 from tests.support.git_repos import commits, git, make_repo
 from tests.support.ralph_process import Finished, Ralph, RunningRalph
 

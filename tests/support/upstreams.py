@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ralph.batch.mirror import Mirror, open_mirror
+from ralph.queue.repos.mirror import Mirror, open_mirror
 from tests.support.git_repos import NAME, commit_all, git, make_repo
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until

@@ -10,10 +10,10 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.batch.asking import Batch
-    from ralph.batch.goals import MergeMode
     from ralph.batch.manifest import Wishes
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.goals import MergeMode
+    from ralph.queue.manifest import Batch
+    from ralph.queue.open import Whereabouts
 
 
 def add(
@@ -35,11 +35,11 @@ def add(
     as_json: flags.AsJson = False,
 ) -> None:
     """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
-    from ralph.batch.goals import State
     from ralph.batch.news import PAUSED
     from ralph.cli.runs import documents, tables
-    from ralph.cli.runs.queues import alone, made, whereabouts
     from ralph.core import ndjson
+    from ralph.queue.goals import State
+    from ralph.queue.open import alone, made, whereabouts
 
     place = whereabouts(db)
     written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
@@ -109,8 +109,8 @@ def merge_flag(written: str | None) -> "MergeMode | None":
 
 def read(sources: Sequence[Path], said: "Wishes", place: "Whereabouts") -> "Batch":
     """Read what is asked for, and say what is worth knowing of it; nothing is written."""
-    from ralph.batch.asking import read_batch
-    from ralph.cli.runs.queues import existing
+    from ralph.queue.manifest import read_batch
+    from ralph.queue.open import existing
     from ralph.ui.terminal import Outlet, visible
 
     store = existing(place)

@@ -12,10 +12,10 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.batch.clearing import Claim, Clearing, Holding
-    from ralph.batch.goals import BatchGoal
-    from ralph.batch.store import Store
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.gc import Claim, Clearing, Holding
+    from ralph.queue.goals import BatchGoal
+    from ralph.queue.open import Whereabouts
+    from ralph.queue.store import Store
 
 _FAILED = 1
 
@@ -56,8 +56,8 @@ def gc(
 
 def _collect(db: str | None, *, delete: bool, as_json: bool) -> None:
     """Look at everything, and remove what the rule lets go."""
-    from ralph.batch.clearing import settled, size_of_mirrors, weighed_anew
-    from ralph.cli.runs.queues import existing, whereabouts
+    from ralph.queue.gc import settled, size_of_mirrors, weighed_anew
+    from ralph.queue.open import existing, whereabouts
 
     place = whereabouts(db)
     store = existing(place)
@@ -74,10 +74,10 @@ def _collect(db: str | None, *, delete: bool, as_json: bool) -> None:
 
 def _force(words: Sequence[str], db: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Remove the clones of the goals that the user names, once he knows what is lost with them."""
-    from ralph.batch.clearing import settled, weigh
     from ralph.cli.runs import tables
-    from ralph.cli.runs.queues import find, whereabouts
     from ralph.core.errors import UsageError
+    from ralph.queue.gc import settled, weigh
+    from ralph.queue.open import find, whereabouts
 
     place = whereabouts(db)
     store, goals = find(place, words)
@@ -119,8 +119,8 @@ def _agrees() -> bool:
 
 
 def _only_one(place: "Whereabouts", store: "Store") -> contextlib.AbstractContextManager[object]:
-    from ralph.batch.premises import premises
     from ralph.core.errors import UsageError
+    from ralph.queue.paths import premises
     from ralph.state.lock import OwnedLock, Owner
 
     def refused(owner: Owner) -> UsageError:
@@ -130,9 +130,9 @@ def _only_one(place: "Whereabouts", store: "Store") -> contextlib.AbstractContex
 
 
 def _clearing(place: "Whereabouts", store: "Store | None") -> "Clearing":
-    from ralph.batch.clearing import Clearing
-    from ralph.batch.premises import premises
     from ralph.batch.sole import serving
+    from ralph.queue.gc import Clearing
+    from ralph.queue.paths import premises
 
     if store is None:
         return Clearing(premises(place.ralph_dir, "none yet"), {})

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.clearing import Holding
-from ralph.batch.goals import BatchGoal, Comment, State
-from ralph.batch.remotes import without_password
 from ralph.core.text import timestamp
+from ralph.queue.gc import Holding
+from ralph.queue.goals import BatchGoal, Comment, State
+from ralph.queue.repos.remote import without_password
 
 
 def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ralph.batch.bulletin import Budget
-from ralph.batch.database import default_url
-from ralph.batch.goals import BatchGoal, MergeMode, State, Submission
 from ralph.batch.plan import whole_order
-from ralph.batch.premises import premises
-from ralph.batch.remotes import without_password
-from ralph.batch.store import open_store
 from ralph.cli.runs import documents
-from ralph.cli.runs.queues import Whereabouts, existing
 from ralph.cli.runs.tables import waiting
 from ralph.config import settings
 from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
+from ralph.queue.database import default_url
+from ralph.queue.goals import BatchGoal, MergeMode, State, Submission
+from ralph.queue.news import Budget
+from ralph.queue.open import Whereabouts, existing
+from ralph.queue.paths import premises
+from ralph.queue.repos.remote import without_password
+from ralph.queue.store import open_store
 from ralph.ui.terminal import one_line
 
 

@@ -29,11 +29,11 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print events as NDJSON.")] = False,
 ) -> None:
     """Show what happened in the latest run of a goal, as `ralph run` shows it."""
-    from ralph.batch.goals import State
-    from ralph.batch.premises import premises
-    from ralph.cli.runs.queues import find, is_cut_off, whereabouts
     from ralph.cli.runs.runfile import event_in
     from ralph.core.errors import RalphError, UsageError
+    from ralph.queue.goals import State
+    from ralph.queue.open import find, is_cut_off, whereabouts
+    from ralph.queue.paths import premises
     from ralph.ui.console import Console, write_json
     from ralph.ui.terminal import Outlet
 

@@ -6,13 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from ralph.batch.goals import BatchGoal, State
 from ralph.batch.news import PAUSED, Kind, News
-from ralph.batch.store import Submitted
 from ralph.cli.runs import documents, tables
-from ralph.cli.runs.queues import naming
 from ralph.core import ndjson
 from ralph.core.text import timestamp
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.open import naming
+from ralph.queue.store import Submitted
 from ralph.ui.console import write_json
 from ralph.ui.draw import cut, padded
 from ralph.ui.terminal import Outlet, Relay, visible

@@ -9,11 +9,11 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.batch.forecast import Forecast
-    from ralph.batch.goals import BatchGoal
-    from ralph.batch.store import Store
     from ralph.batch.tallying import Sums, Tally, Typical
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.goals import BatchGoal
+    from ralph.queue.open import Whereabouts
+    from ralph.queue.stats import Forecast
+    from ralph.queue.store import Store
 
 _LABEL = 10
 _MOST_REASONS = 10
@@ -25,8 +25,8 @@ def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     from ralph.batch.news import PAUSED
     from ralph.batch.tallying import tally
     from ralph.cli.runs import tables
-    from ralph.cli.runs.queues import existing, is_cut_off, missing, whereabouts
     from ralph.core import ndjson
+    from ralph.queue.open import existing, is_cut_off, missing, whereabouts
 
     place = whereabouts(db)
     store = existing(place)
@@ -49,8 +49,8 @@ def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
 
 def _forecast(place: "Whereabouts", store: "Store", goals: "Sequence[BatchGoal]") -> "Forecast | None":
     """By what the queue worker says of itself, if there is one; else with as many slots as the next one would have."""
-    from ralph.batch.forecast import figures_of, forecast, foretold
     from ralph.batch.sole import serving
+    from ralph.queue.stats import figures_of, forecast, foretold
 
     bulletin = store.bulletin() if serving(place.url) else None
     done = figures_of(goals)

@@ -8,9 +8,9 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when a command is called
-    from ralph.batch.goals import BatchGoal
-    from ralph.batch.store import Store
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.goals import BatchGoal
+    from ralph.queue.open import Whereabouts
+    from ralph.queue.store import Store
 
 LONGEST = 10_000
 """Characters of a comment: more belongs into the goal, or into a file that it names."""
@@ -36,9 +36,9 @@ def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -
     """Have goals that wait for a usage limit go on now, and others of the same account start."""
     from ralph.batch.sole import serving
     from ralph.cli.runs import documents
-    from ralph.cli.runs.queues import find, whereabouts
     from ralph.core import ndjson
     from ralph.core.errors import UsageError
+    from ralph.queue.open import find, whereabouts
 
     place = whereabouts(db)
     store, found = find(place, goals)
@@ -64,9 +64,9 @@ def comment(
 ) -> None:
     """Say something about a goal: the next session that works on it is told, and `show` keeps it."""
     from ralph.cli.runs import documents
-    from ralph.cli.runs.queues import find, whereabouts
     from ralph.cli.runs.viewing import known_of
     from ralph.core import ndjson
+    from ralph.queue.open import find, whereabouts
 
     _refuse_words(text, "comment")
     place = whereabouts(db)
@@ -88,8 +88,8 @@ def tell(
     as_json: flags.AsJson = False,
 ) -> None:
     """Say something to whoever works on a goal, and see when it will be heard. It is kept as a comment."""
-    from ralph.cli.runs.queues import find, whereabouts
     from ralph.core import ndjson
+    from ralph.queue.open import find, whereabouts
 
     _refuse_words(text, "word")
     place = whereabouts(db)
@@ -101,8 +101,8 @@ def tell(
 
 def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store") -> str:
     """Tell whoever works on a goal something, and return when that will be heard."""
-    from ralph.cli.runs.queues import is_cut_off
     from ralph.core.errors import UsageError
+    from ralph.queue.open import is_cut_off
 
     if goal.state == "done":
         raise UsageError(
@@ -115,7 +115,7 @@ def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store"
 
 def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
     """When the agent of a goal hears what it is told: between two sessions, for none is interrupted for it."""
-    from ralph.batch.goals import State
+    from ralph.queue.goals import State
 
     match goal.state:
         case State.RUNNING if cut_off and goal.unmerged is not None:
@@ -165,8 +165,8 @@ def _decide(
     as_json: bool,
 ) -> None:
     from ralph.cli.runs import documents
-    from ralph.cli.runs.queues import alone, find, whereabouts
     from ralph.core import ndjson
+    from ralph.queue.open import alone, find, whereabouts
 
     place = whereabouts(db)
     store, goals = find(place, words)

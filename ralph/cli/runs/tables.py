@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ralph.batch.clearing import Holding, What, kept_below
-from ralph.batch.discarding import Obstacle
-from ralph.batch.goals import BatchGoal, State
 from ralph.batch.plan import waits_in_vain
-from ralph.batch.remotes import without_password
-from ralph.batch.store import Submitted
 from ralph.cli.runs.documents import Known
-from ralph.cli.runs.queues import naming
 from ralph.core.limits import is_limit_reached
 from ralph.core.text import format_money, format_size, timestamp
+from ralph.queue.discard import Obstacle
+from ralph.queue.gc import Holding, What, kept_below
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.open import naming
+from ralph.queue.repos.remote import without_password
+from ralph.queue.store import Submitted
 from ralph.ui.draw import columns
 from ralph.ui.terminal import Outlet, one_line, visible
 

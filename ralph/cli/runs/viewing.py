@@ -7,10 +7,10 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when a command is called
-    from ralph.batch.goals import BatchGoal
-    from ralph.batch.store import Store
     from ralph.cli.runs.documents import Known
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.goals import BatchGoal
+    from ralph.queue.open import Whereabouts
+    from ralph.queue.store import Store
 
 
 def list_(
@@ -24,8 +24,8 @@ def list_(
     """List the goals of the queue: where each stands, and what it has cost."""
     from ralph.batch.news import PAUSED
     from ralph.cli.runs import documents, tables
-    from ralph.cli.runs.queues import existing, is_cut_off, missing, whereabouts
     from ralph.core import ndjson
+    from ralph.queue.open import existing, is_cut_off, missing, whereabouts
 
     wanted = _state(state)
     place = whereabouts(db)
@@ -48,8 +48,8 @@ def list_(
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show a goal: its state and why, attempts, cost, branch, clone, what it comes after, history, the next step."""
     from ralph.cli.runs import documents, tables
-    from ralph.cli.runs.queues import find, whereabouts
     from ralph.core import ndjson
+    from ralph.queue.open import find, whereabouts
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
@@ -62,12 +62,12 @@ def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> 
 
 def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known":
     """Look up what there is of a goal besides its row."""
-    from ralph.batch.clearing import kept
-    from ralph.batch.mirror import open_mirror
-    from ralph.batch.premises import premises
     from ralph.cli.runs import tables
     from ralph.cli.runs.documents import Known
-    from ralph.cli.runs.queues import is_cut_off
+    from ralph.queue.gc import kept
+    from ralph.queue.open import is_cut_off
+    from ralph.queue.paths import premises
+    from ralph.queue.repos.mirror import open_mirror
 
     working = premises(place.ralph_dir, store.queue_id).clone(goal)
     bare = open_mirror(place.ralph_dir, goal.repo).bare
@@ -86,9 +86,9 @@ def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known"
 
 
 def _state(written: str | None) -> str | None:
-    from ralph.batch.goals import State
     from ralph.core.errors import UsageError
     from ralph.core.text import did_you_mean
+    from ralph.queue.goals import State
 
     if written is not None and written not in list(State):
         raise UsageError(f"--state: {written!r} is not one of {', '.join(State)}{did_you_mean(written, State)}")

@@ -12,8 +12,8 @@ def watch(db: flags.Db = None) -> None:
 
     Its keys act on the queue as the commands do: pause, cancel, retry, tell; Enter opens a goal's transcript.
     """
-    from ralph.cli.runs.queues import existing, missing, whereabouts
     from ralph.core.errors import Interrupted, UsageError
+    from ralph.queue.open import existing, missing, whereabouts
     from ralph.system.signals import Signals
     from ralph.ui.terminal import is_attended, terminal
 

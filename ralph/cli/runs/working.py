@@ -14,13 +14,13 @@ from ralph.cli.runs import flags
 from ralph.core.errors import UsageError
 
 if TYPE_CHECKING:  # loaded when a command is called
-    from ralph.batch.bulletin import Budget, Bulletin
-    from ralph.batch.controls import Rules
-    from ralph.batch.goals import BatchGoal, MergeMode, Submission
-    from ralph.batch.store import Store
-    from ralph.batch.worker import Worked
     from ralph.cli.runs.progress import Progress
-    from ralph.cli.runs.queues import Whereabouts
+    from ralph.queue.goals import BatchGoal, MergeMode, Submission
+    from ralph.queue.news import Budget, Bulletin
+    from ralph.queue.open import Whereabouts
+    from ralph.queue.scheduler import Worked
+    from ralph.queue.store import Store
+    from ralph.queue.worker_state import Rules
     from ralph.system.signals import Signals
 
 Max = Annotated[str | None, typer.Option("--max", metavar="N", help="How many goals may run at once; 2 unless set.")]
@@ -72,7 +72,7 @@ def run(
     """
     from ralph.batch.manifest import Wishes
     from ralph.cli.runs.adding import read, wishes
-    from ralph.cli.runs.queues import existing, has_work, whereabouts
+    from ralph.queue.open import existing, has_work, whereabouts
 
     place = whereabouts(db, most)
     budget = _budget(place, max_cost, max_tokens, max_time)
@@ -115,7 +115,7 @@ def work(
     129/130/143 stopped by a signal. What was running goes on at the next start.
     """
     from ralph.cli.runs.adding import merge_flag
-    from ralph.cli.runs.queues import whereabouts
+    from ralph.queue.open import whereabouts
 
     place = whereabouts(db, most)
     rules = _rules(place, merge_flag(merge), merge_unproven=merge_unproven)
@@ -164,13 +164,13 @@ class _Order:
 
 def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
     """Take goals in, work, and say how it ended."""
-    from ralph.batch.goals import State
     from ralph.batch.sole import sole_worker
-    from ralph.batch.worker import Worked, WorkOrder
     from ralph.cli.runs.notices import BatchNotices
-    from ralph.cli.runs.queues import made
-    from ralph.cli.serving import serve
     from ralph.core.errors import exit_code_of
+    from ralph.queue.goals import State
+    from ralph.queue.open import made
+    from ralph.queue.scheduler import Worked, WorkOrder
+    from ralph.queue.serve import serve
 
     place, progress = order.place, order.progress
     store = made(place)
@@ -214,8 +214,8 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
 
 def _is_cut_short(worked: "Worked", goals: "Sequence[BatchGoal]") -> bool:
     """Tell whether a signal, or the key that is one, has left goals that could go on."""
-    from ralph.batch.goals import State
     from ralph.batch.plan import waits_in_vain
+    from ralph.queue.goals import State
 
     in_vain = waits_in_vain(goals)
     goes_on = (goal for goal in goals if goal.state in (State.QUEUED, State.RUNNING) and goal.id not in in_vain)
@@ -239,9 +239,9 @@ def _again(
 
 
 def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
-    from ralph.batch.controls import Rules
-    from ralph.batch.goals import MergeMode
     from ralph.config.settings import DOTENV
+    from ralph.queue.goals import MergeMode
+    from ralph.queue.worker_state import Rules
 
     env = {name: value for name, value in place.env.items() if name != "RALPH_DB"}  # it may hold a password
     # An agent can write a .env into its clone, where git may ignore it: nothing in there decides about a goal.
@@ -252,9 +252,9 @@ def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: b
 
 def _budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
     """What the whole batch may use; limits of each goal's are settings, and not meant here."""
-    from ralph.batch.bulletin import Budget
     from ralph.config import settings
     from ralph.core.text import parse_duration
+    from ralph.queue.news import Budget
 
     written = {name: value for name, value in (("max_cost", cost), ("max_tokens", tokens)) if value is not None}
     limits = settings.load(env=place.env, flags=written).limits

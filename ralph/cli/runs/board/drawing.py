@@ -7,8 +7,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TextIO
 
-from ralph.batch.premises import premises
-from ralph.batch.store import Store
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.clerk import Clerk
 from ralph.cli.runs.board.compose import frame
@@ -19,7 +17,9 @@ from ralph.cli.runs.board.source import Source
 from ralph.cli.runs.board.table import elapsed
 from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
-from ralph.cli.runs.queues import Whereabouts
+from ralph.queue.open import Whereabouts
+from ralph.queue.paths import premises
+from ralph.queue.store import Store
 from ralph.system.signals import suspend
 from ralph.ui.draw import Canvas, lasting
 from ralph.ui.keys import Keyboard

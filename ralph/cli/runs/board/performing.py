@@ -1,11 +1,11 @@
 """What keys ask for, done as the commands do it: in the queue, whoever works on it."""
 
-from ralph.batch.goals import BatchGoal
-from ralph.batch.store import Store
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
-from ralph.cli.runs.queues import Whereabouts, alone
 from ralph.cli.runs.steering import passed_on
 from ralph.core.errors import RalphError
+from ralph.queue.goals import BatchGoal
+from ralph.queue.open import Whereabouts, alone
+from ralph.queue.store import Store
 
 
 def perform(deed: Deed, place: Whereabouts, store: Store) -> tuple[str, bool]:

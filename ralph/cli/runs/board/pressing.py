@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, place, shown
 from ralph.cli.runs.steering import LONGEST
+from ralph.queue.goals import BatchGoal, State
 from ralph.ui.keys import Key, Paste, is_text
 
 _STATES = (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.DONE)

@@ -3,11 +3,11 @@
 import threading
 from types import TracebackType
 
-from ralph.batch.store import Store
 from ralph.cli.runs.board.drawing import Drawing, Ground
 from ralph.cli.runs.board.source import Source
 from ralph.cli.runs.progress import Progress
-from ralph.cli.runs.queues import Whereabouts
+from ralph.queue.open import Whereabouts
+from ralph.queue.store import Store
 from ralph.system.signals import SIGINT, Signals
 
 _LONGEST_END = 75.0

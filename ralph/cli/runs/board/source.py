@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ralph.batch.admission import agent_of
-from ralph.batch.bulletin import Bulletin
-from ralph.batch.database import database_file
-from ralph.batch.forecast import figures_of, foretold
-from ralph.batch.goals import BatchGoal, State
-from ralph.batch.remotes import without_password
 from ralph.batch.sole import serving
-from ralph.batch.store import Store
 from ralph.cli.runs.board.board import Board, Happening, lineup
-from ralph.cli.runs.queues import Whereabouts
 from ralph.core.errors import RalphError
+from ralph.queue.database import database_file
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.news import Bulletin
+from ralph.queue.open import Whereabouts
+from ralph.queue.repos.remote import without_password
+from ralph.queue.stats import figures_of, foretold
+from ralph.queue.store import Store
 
 _NEWS = 50
 _LOOK = 3

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board
 from ralph.core.text import format_count
+from ralph.queue.goals import BatchGoal, State
 from ralph.ui.draw import Line, Tone, Words, ago, alarm, cell, cut, gauge, lasting, padded, width
 
 _GAP = ("  ", Tone.PLAIN)

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from ralph.batch.bulletin import Sight
 from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.runfile import RunFile, event_in, framed
 from ralph.core.status import Standing
 from ralph.core.usage import Meter, Spend
+from ralph.queue.news import Sight
 from ralph.ui.draw import Line, Tone
 from ralph.ui.footer import status_line
 from ralph.ui.render import Detail

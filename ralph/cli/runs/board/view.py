@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ralph.batch.goals import BatchGoal, State
 from ralph.cli.runs.board.board import Board
+from ralph.queue.goals import BatchGoal, State
 
 
 class Asks(StrEnum):

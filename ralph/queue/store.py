@@ -10,8 +10,14 @@ from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
-from ralph.batch.bulletin import Bulletin, decoded
-from ralph.batch.database import (
+from ralph.batch.news import News
+from ralph.batch.plan import find_cycle
+from ralph.batch.register import Register
+from ralph.batch.submitting import Taken, taken
+from ralph.core import ndjson
+from ralph.core.errors import StateError, UsageError
+from ralph.core.text import did_you_mean
+from ralph.queue.database import (
     COMMENTS,
     GOALS,
     MARKS,
@@ -23,15 +29,9 @@ from ralph.batch.database import (
     reading,
     still_there,
 )
-from ralph.batch.goals import ACTIVE, BatchGoal, Comment, Figures, MergeMode, State, Submission, may_become
-from ralph.batch.news import News
-from ralph.batch.plan import find_cycle
-from ralph.batch.register import Register
-from ralph.batch.remotes import without_password
-from ralph.batch.submitting import Taken, taken
-from ralph.core import ndjson
-from ralph.core.errors import StateError, UsageError
-from ralph.core.text import did_you_mean
+from ralph.queue.goals import ACTIVE, BatchGoal, Comment, Figures, MergeMode, State, Submission, may_become
+from ralph.queue.news import Bulletin, decoded
+from ralph.queue.repos.remote import without_password
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
 _MOST_NEWS, _PRUNED_AFTER = 5_000, 500

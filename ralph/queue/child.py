@@ -7,12 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ralph.batch.engine import Record
-from ralph.batch.goals import BatchGoal, Comment
-from ralph.batch.mirror import Mirror
-from ralph.batch.premises import Premises
 from ralph.batch.retrying import told, was_told
-from ralph.batch.statekeeping import keep_state
 from ralph.core import ndjson
 from ralph.core.errors import RepoError
 from ralph.core.events import (
@@ -30,6 +25,11 @@ from ralph.core.text import both_ends
 from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
+from ralph.queue.engine import Record
+from ralph.queue.goals import BatchGoal, Comment
+from ralph.queue.paths import Premises
+from ralph.queue.repos.goal_refs import keep_state
+from ralph.queue.repos.mirror import Mirror
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.leash import Leashed
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from ralph.batch.goals import MergeMode, Submission
 from ralph.batch.manifest import NAME, Wishes, names_in, priority, read_manifest, repo_from
 from ralph.batch.plan import find_cycle
 from ralph.config import settings
@@ -21,6 +20,7 @@ from ralph.core.goal import Goal, NoObjectiveError
 from ralph.core.text import did_you_mean
 from ralph.git.address import clone_path, require_source
 from ralph.git.repo import open_repo, require_branch_name
+from ralph.queue.goals import MergeMode, Submission
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.batch.mirror import Mirror
-from ralph.batch.pushing import in_the_way
-from ralph.batch.remotes import Unreachable
 from ralph.core.errors import RalphError
 from ralph.git.address import place_of
 from ralph.git.command import GitKilled
+from ralph.queue.repos.mirror import Mirror
+from ralph.queue.repos.push import in_the_way
+from ralph.queue.repos.remote import Unreachable
 
 TRYING_AGAIN = "trying again"
 

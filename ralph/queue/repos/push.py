@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.mirror import Mirror
-from ralph.batch.remotes import without_password
 from ralph.git.command import run_git
+from ralph.queue.repos.mirror import Mirror
+from ralph.queue.repos.remote import without_password
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed")
 # A user's own repository has its branch checked out: its files move along if nothing in them is changed, and if

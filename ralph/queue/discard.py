@@ -19,8 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from ralph.batch.bare import FANOUT, Bare, seeing_only
-from ralph.batch.mirror import FETCH, PATIENCE, Mirror
 from ralph.git.command import last_line
+from ralph.queue.repos.mirror import FETCH, PATIENCE, Mirror
 from ralph.state.project import EXCLUDES
 from ralph.system.files import remove_tree
 

@@ -5,17 +5,26 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from ralph.batch.attempt import Outcome
-from ralph.batch.controls import MOMENT
-from ralph.batch.goals import BatchGoal, MergeMode
 from ralph.batch.kit import WorkerKit
 from ralph.batch.landing import Landed, Landing, landing_of
-from ralph.batch.merging import CheckOutcome, Merged, MergeJob, MergeKit, OutOfReach, Stopped, landed_already, merge
 from ralph.batch.news import Kind
 from ralph.batch.proving import check_checkout
-from ralph.batch.repositories import Repository
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.goal import parse_goal
+from ralph.queue.child import Outcome
+from ralph.queue.goals import BatchGoal, MergeMode
+from ralph.queue.merge.pipeline import (
+    CheckOutcome,
+    Merged,
+    MergeJob,
+    MergeKit,
+    OutOfReach,
+    Stopped,
+    landed_already,
+    merge,
+)
+from ralph.queue.repos.prefetch import Repository
+from ralph.queue.worker_state import MOMENT
 
 _PAUSES = (2.0, 5.0, 15.0, 30.0, *([60.0] * 60))
 """Seconds between the tries to merge while the remote is away: an hour, in which only its own lane waits."""

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ralph.batch.bulletin import Budget
-from ralph.batch.goals import BatchGoal, State
 from ralph.core.limits import Limit, Limits
 from ralph.core.text import format_duration, format_money
 from ralph.core.usage import Spend
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.news import Budget
 from ralph.system import clock
 
 _DUST = 2e-6

@@ -7,19 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ralph.agents.registry import TRANSCRIPTS
-from ralph.batch.attempt import AttemptKit, Outcome, hold_attempt, unheard_end
-from ralph.batch.bulletin import Budget
-from ralph.batch.controls import MOMENT, Live
 from ralph.batch.gate import not_started
-from ralph.batch.goals import BatchGoal
 from ralph.batch.kit import WorkerKit
 from ralph.batch.news import Kind
 from ralph.batch.plan import LIMIT, MOST_ATTEMPTS, STOPPED
-from ralph.batch.purse import Share, share_of
-from ralph.batch.repositories import Repository
 from ralph.batch.reserving import reserve
 from ralph.batch.retrying import CONFLICTS, RALPH
-from ralph.batch.statekeeping import take_up_state
 from ralph.batch.updating import Updated, bring_up_to_date
 from ralph.config import settings
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
@@ -31,6 +24,13 @@ from ralph.core.status import Standing
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
+from ralph.queue.budget import Share, share_of
+from ralph.queue.child import AttemptKit, Outcome, hold_attempt, unheard_end
+from ralph.queue.goals import BatchGoal
+from ralph.queue.news import Budget
+from ralph.queue.repos.goal_refs import take_up_state
+from ralph.queue.repos.prefetch import Repository
+from ralph.queue.worker_state import MOMENT, Live
 from ralph.state.journal import Journal, Saved
 from ralph.system import clock
 from ralph.system.notify import Occasion

@@ -21,7 +21,7 @@ from ralph.core.errors import QueueError, StateError, UsageError
 from ralph.core.secrets import without_secrets
 from ralph.system.files import make_private_directory, named_in_faults
 
-if TYPE_CHECKING:  # loaded where a queue is a SQLite file
+if TYPE_CHECKING:
     import sqlite3
 
 VERSION = 4

@@ -7,9 +7,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from ralph.batch.database import connect, database_file, faults_named
-from ralph.batch.goals import BatchGoal
+from dbos import DBOS
+
 from ralph.core.errors import QueueError
+from ralph.queue.database import connect, database_file, faults_named
+from ralph.queue.goals import BatchGoal
 
 _VERSION = "goals-1"
 """Of the steps below. DBOS takes up nothing of another version, so it is named, not computed from the code."""
@@ -54,7 +56,7 @@ class DbosEngine:
         self._url = url
 
     def launch(self, pursue: Pursue) -> set[str]:
-        from dbos import DBOS, DBOSPortableJSONSerializer
+        from dbos import DBOSPortableJSONSerializer
 
         if database_file(self._url) is not None:
             _see_to_its_tables(self._url)
@@ -86,13 +88,12 @@ class DbosEngine:
         return {found.workflow_id for found in left}
 
     def start(self, goal: BatchGoal, *, merge_only: bool) -> None:
-        from dbos import DBOS, SetWorkflowID
+        from dbos import SetWorkflowID
 
         with SetWorkflowID(key(goal)):
             DBOS.start_workflow(self._workflow, goal.id, goal.starts, merge_only)
 
     def step(self, name: str, work: Callable[[], Record]) -> Record:
-        from dbos import DBOS
         from sqlalchemy.exc import SQLAlchemyError
 
         try:

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.batch.bare import UNTOUCHED, Bare, flat
-from ralph.batch.remotes import Unreachable, Upstream, beside
 from ralph.core.errors import RepoError, UsageError
 from ralph.git.address import place_of
 from ralph.git.command import GitKilled, git_output, lived, run_clone, run_git, succeeded
+from ralph.queue.repos.remote import Upstream, beside
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, replace_file
-
-__all__ = ["Base", "Mirror", "Unreachable", "open_mirror"]
 
 _SETTINGS = {
     "gc.auto": "0",

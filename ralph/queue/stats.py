@@ -8,10 +8,10 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ralph.batch.bulletin import Budget, Bulletin, Sight
-from ralph.batch.goals import BatchGoal, Figures, State
 from ralph.batch.plan import waits_in_vain, whole_order
 from ralph.core.text import format_duration, format_money
+from ralph.queue.goals import BatchGoal, Figures, State
+from ralph.queue.news import Budget, Bulletin, Sight
 
 LEAST = 3
 """Goals that must be done before anything is foretold."""

@@ -9,15 +9,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch import squash
-from ralph.batch.goals import MergeMode
-from ralph.batch.mirror import Base, Mirror
 from ralph.batch.proposing import Proposal, propose
-from ralph.batch.pushing import Accepted, Moved, Rejected, push
-from ralph.batch.remotes import Unreachable
-from ralph.batch.vetting import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.core.errors import RepoError
 from ralph.git.command import GitKilled, git_output
+from ralph.queue.goals import MergeMode
+from ralph.queue.merge import trees
+from ralph.queue.merge.vet import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
+from ralph.queue.repos.mirror import Base, Mirror
+from ralph.queue.repos.push import Accepted, Moved, Rejected, push
+from ralph.queue.repos.remote import Unreachable
 from ralph.system.files import remove_tree
 
 _ROUNDS = 8
@@ -172,7 +172,7 @@ def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
         unproven = _prove(job, kit, base, made)
         if unproven is not None:
             return unproven
-        squash.require_same_tree(job.mirror.bare, made.tree, made.commit)
+        trees.require_same_tree(job.mirror.bare, made.tree, made.commit)
         match push(job.mirror, made.commit, base.branch, expected=base.tip):
             case Accepted():
                 # Not if it has moved on already: a refresh by another goal may have been faster.
@@ -190,7 +190,7 @@ def landed_already(job: MergeJob) -> Merged | None:
     """The merge of this very run, if somebody has pushed it before."""
     job.mirror.refresh()
     base = job.mirror.base(job.branch)
-    commit = squash.landed(job.mirror.bare, base.tip, job.tip, job.run)
+    commit = trees.landed(job.mirror.bare, base.tip, job.tip, job.run)
     return None if commit is None else Merged(commit, f"was merged to {base.branch} already")
 
 
@@ -204,22 +204,22 @@ class _Squash:
 
 def _squash(job: MergeJob, base: Base) -> _Squash | Outcome:
     bare, tip = job.mirror.bare, _tip(job)
-    if (commit := squash.landed(bare, base.tip, tip, job.run)) is not None:
+    if (commit := trees.landed(bare, base.tip, tip, job.run)) is not None:
         return Merged(commit, f"was merged to {base.branch} already")
-    merged = squash.merge_trees(bare, *squash.on_common_ground(bare, job.mirror.taken(job.branch), base.tip, tip))
+    merged = trees.merge_trees(bare, *trees.on_common_ground(bare, job.mirror.taken(job.branch), base.tip, tip))
     if not merged.tree:
         return Refused(f"{job.branch} cannot be merged to {base.branch}: {merged.log}")
     if merged.conflicts:
         return Conflict(merged.conflicts, merged.log)
-    tree = squash.without_windows(bare, base.tip, merged.tree)
+    tree = trees.without_windows(bare, base.tip, merged.tree)
     if tree == bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
         return Nothing(base.tip)
-    if paths := squash.tampered(bare, base.tip, tree):
+    if paths := trees.tampered(bare, base.tip, tree):
         return Tampered(tuple(paths))
     if (objection := _objection(vet(bare, base.tip, tree))) is not None:
         return objection
     identity = job.mirror.upstream.identity(bare)
-    return _Squash(squash.commit(bare, tree, (base.tip,), _message(job), identity), tree)
+    return _Squash(trees.commit(bare, tree, (base.tip,), _message(job), identity), tree)
 
 
 def _objection(found: Findings) -> Unresolved | Sensitive | Refused | None:
@@ -273,8 +273,8 @@ def _clean_checkout(job: MergeJob, made: _Squash) -> Generator[Path]:
 
 def _unlike_their_blobs(mirror: Mirror, base: Base, checkout: Path) -> list[str]:
     """Name the scripts whose text in the checkout is not, to the byte, the base's: attributes can rewrite a file."""
-    paths = squash.protected(mirror.bare, base.tip, _SCRIPTS)
-    regular = {path: entry for path, entry in squash.entries(mirror.bare, base.tip, paths).items() if entry[:2] == "10"}
+    paths = trees.protected(mirror.bare, base.tip, _SCRIPTS)
+    regular = {path: entry for path, entry in trees.entries(mirror.bare, base.tip, paths).items() if entry[:2] == "10"}
     changed: list[str] = []
     for path, entry in regular.items():  # no attribute rewrites a link, and hash-object would follow it
         if (checkout / path).is_file():
@@ -289,10 +289,10 @@ def _hand_over(job: MergeJob) -> Outcome:
     mirror = job.mirror
     mirror.refresh()
     base, tip = mirror.base(job.branch), _tip(job)
-    sides = squash.on_common_ground(mirror.bare, mirror.taken(job.branch), base.tip, tip)
+    sides = trees.on_common_ground(mirror.bare, mirror.taken(job.branch), base.tip, tip)
     if sides != (base.tip, tip):
         return Refused(f"{base.branch} was rewritten since, and {job.branch} still holds what was dropped from it")
-    merged = squash.merge_trees(mirror.bare, *sides)
+    merged = trees.merge_trees(mirror.bare, *sides)
     if not merged.conflicts and merged.tree == mirror.bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
         return Nothing(base.tip)
     if paths := secrets_on_the_way(mirror.bare, base.tip, tip):
@@ -317,7 +317,7 @@ def _hand_over(job: MergeJob) -> Outcome:
     mirror.bare.git("update-ref", record, tip)
     how = f"pushed as {job.branch}"
     if job.mode is MergeMode.PR:
-        proposal = Proposal(mirror.upstream.url, job.branch, base.branch, squash.subject(job.title), job.done)
+        proposal = Proposal(mirror.upstream.url, job.branch, base.branch, trees.subject(job.title), job.done)
         how += f"; {propose(proposal, mirror.path)}"
     return Merged(tip, how)
 
@@ -336,4 +336,4 @@ def _message(job: MergeJob) -> str:
         "Ralph-Attempts": str(job.attempts),
         "Ralph-Cost-USD": "unknown" if job.cost_usd is None else repr(round(job.cost_usd, 12)),
     }
-    return squash.squash_message(job.title, job.done, trailers)
+    return trees.squash_message(job.title, job.done, trailers)

@@ -7,12 +7,12 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.database import default_url
-from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.sole import serving, unless_served
-from ralph.batch.store import Store, open_store
 from ralph.config import paths, settings
 from ralph.core.errors import UsageError
+from ralph.queue.database import default_url
+from ralph.queue.goals import ACTIVE, BatchGoal, State
+from ralph.queue.store import Store, open_store
 from ralph.system import environ
 
 _PASSWORD = re.compile(r"//([^:@/\s]*):[^/\s]*@")

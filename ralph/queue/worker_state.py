@@ -7,11 +7,11 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ralph.batch.goals import BatchGoal, MergeMode
 from ralph.batch.news import Kind, News
 from ralph.core.errors import RalphError
 from ralph.core.status import Standing
 from ralph.core.usage import Spend
+from ralph.queue.goals import BatchGoal, MergeMode
 from ralph.system.notify import Occasion
 
 MOMENT = 0.5

@@ -7,21 +7,21 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ralph.batch.admission import Admission
-from ralph.batch.bulletin import Bulletin
-from ralph.batch.controls import Controls, Rules
-from ralph.batch.engine import DbosEngine
 from ralph.batch.gate import Gate
 from ralph.batch.kit import WorkerKit
-from ralph.batch.mirror import open_mirror
 from ralph.batch.news import News
 from ralph.batch.posting import Posting
-from ralph.batch.premises import premises
-from ralph.batch.purse import Purse
-from ralph.batch.pursuing import Pursuing
-from ralph.batch.repositories import Repositories
-from ralph.batch.store import Store
-from ralph.batch.worker import QueueWorker, Worked, WorkOrder
 from ralph.core.errors import QueueError
+from ralph.queue.budget import Purse
+from ralph.queue.engine import DbosEngine
+from ralph.queue.goal_task import Pursuing
+from ralph.queue.news import Bulletin
+from ralph.queue.paths import premises
+from ralph.queue.repos.mirror import open_mirror
+from ralph.queue.repos.prefetch import Repositories
+from ralph.queue.scheduler import QueueWorker, Worked, WorkOrder
+from ralph.queue.store import Store
+from ralph.queue.worker_state import Controls, Rules
 from ralph.system.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.goals import BatchGoal
 from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError
+from ralph.queue.goals import BatchGoal
 from ralph.system.files import remove_tree
 
 _CLONE = re.compile(r"g([1-9][0-9]{0,17})-", re.ASCII)

@@ -6,7 +6,7 @@ and what they cost; the summary of older iterations stands nowhere else.
 
 from pathlib import Path
 
-from ralph.batch.mirror import Mirror
+from ralph.queue.repos.mirror import Mirror
 from ralph.system.files import make_private_directory, replace_file
 
 _FILES = ("progress.jsonl", "summary.md", "run.json")

@@ -4,18 +4,18 @@ import threading
 import traceback
 from collections.abc import Mapping
 
-from ralph.batch.attempt import Outcome, recorded_outcome
-from ralph.batch.discarding import discard
 from ralph.batch.gate import BLOCKING
-from ralph.batch.goals import BatchGoal, MergeMode, State
 from ralph.batch.kit import WorkerKit
 from ralph.batch.landing import Landed, Landing, recorded_landing
-from ralph.batch.lane import Lanes
 from ralph.batch.news import Kind
 from ralph.batch.plan import Ended, Fate, fate, retry_or_stuck
 from ralph.batch.reserving import release
-from ralph.batch.trying import Trying
 from ralph.core.errors import DiskError, QueueError, RalphError
+from ralph.queue.attempt import Trying
+from ralph.queue.child import Outcome, recorded_outcome
+from ralph.queue.discard import discard
+from ralph.queue.goals import BatchGoal, MergeMode, State
+from ralph.queue.merge.task import Lanes
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.notify import Occasion, occasion_of
 

@@ -6,12 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ralph.batch.admission import Admission
-from ralph.batch.bulletin import Budget
-from ralph.batch.controls import MOMENT
-from ralph.batch.engine import Pursue, key
-from ralph.batch.forecast import foretold
 from ralph.batch.gate import not_started
-from ralph.batch.goals import ACTIVE, BatchGoal, State
 from ralph.batch.kit import WorkerKit
 from ralph.batch.news import PAUSED, Kind
 from ralph.batch.plan import LIMIT, batch_exit_code, startable, waits_in_vain
@@ -20,6 +15,11 @@ from ralph.batch.retrying import USER
 from ralph.core.errors import Interrupted, QueueError
 from ralph.core.guidance import Act
 from ralph.core.text import timestamp
+from ralph.queue.engine import Pursue, key
+from ralph.queue.goals import ACTIVE, BatchGoal, State
+from ralph.queue.news import Budget
+from ralph.queue.stats import foretold
+from ralph.queue.worker_state import MOMENT
 from ralph.state.inbox import Mailbox
 from ralph.system.signals import Signals
 

@@ -1,0 +1,1 @@
+"""Many goals: the queue, its worker, the merges."""

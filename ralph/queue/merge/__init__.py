@@ -1,0 +1,1 @@
+"""How proven work comes to its branch."""
