@@ -8,8 +8,6 @@ from pathlib import Path
 
 from ralph.agents.registry import TRANSCRIPTS
 from ralph.agents.transcript import events_in
-from ralph.batch.manifest import read_manifest
-from ralph.batch.retrying import RALPH, USER, told
 from ralph.config import settings
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
@@ -18,7 +16,9 @@ from ralph.core.goal import parse_goal
 from ralph.core.ndjson import LineSplitter, Oversized, lines_in
 from ralph.core.records import from_json, to_json
 from ralph.core.run import read_message
-from ralph.queue.goals import BatchGoal, Comment, State
+from ralph.queue.child import told
+from ralph.queue.goals import RALPH, USER, BatchGoal, Comment, State
+from ralph.queue.manifest import read_manifest
 from ralph.state.journal import Journal
 
 _SCRATCH = Path(__file__).parent.parent / ".venv" / "fuzz" / "scratch"  # libFuzzer leaves without any goodbye

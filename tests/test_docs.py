@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ralph.agent.flags import FLAGS
-from ralph.batch.manifest import SETTINGS, read_manifest
 from ralph.config.settings import load
 from ralph.core.failures import TABLE
 from ralph.core.goal import KEYS, parse_goal
+from ralph.queue.manifest import SETTINGS, read_manifest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

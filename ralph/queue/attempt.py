@@ -7,13 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ralph.agents.registry import TRANSCRIPTS
-from ralph.batch.gate import not_started
-from ralph.batch.kit import WorkerKit
-from ralph.batch.news import Kind
-from ralph.batch.plan import LIMIT, MOST_ATTEMPTS, STOPPED
-from ralph.batch.reserving import reserve
-from ralph.batch.retrying import CONFLICTS, RALPH
-from ralph.batch.updating import Updated, bring_up_to_date
 from ralph.config import settings
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
@@ -26,11 +19,12 @@ from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.budget import Share, share_of
 from ralph.queue.child import AttemptKit, Outcome, hold_attempt, unheard_end
-from ralph.queue.goals import BatchGoal
-from ralph.queue.news import Budget
-from ralph.queue.repos.goal_refs import take_up_state
+from ralph.queue.goals import CONFLICTS, LIMIT, MOST_ATTEMPTS, RALPH, STOPPED, BatchGoal
+from ralph.queue.merge.trees import Updated, bring_up_to_date
+from ralph.queue.news import Budget, Kind
+from ralph.queue.repos.goal_refs import reserve, take_up_state
 from ralph.queue.repos.prefetch import Repository
-from ralph.queue.worker_state import MOMENT, Live
+from ralph.queue.worker_state import MOMENT, Live, WorkerKit, not_started
 from ralph.state.journal import Journal, Saved
 from ralph.system import clock
 from ralph.system.notify import Occasion

@@ -1,13 +1,13 @@
 """One attempt at a goal: a child `ralph run --json` in the goal's clone, heard event by event."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ralph.batch.retrying import told, was_told
 from ralph.core import ndjson
 from ralph.core.errors import RepoError
 from ralph.core.events import (
@@ -20,18 +20,68 @@ from ralph.core.events import (
     SummaryStarted,
     Usage,
 )
+from ralph.core.goal import worded_anew
 from ralph.core.records import from_json
 from ralph.core.text import both_ends
 from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.engine import Record
-from ralph.queue.goals import BatchGoal, Comment
+from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
 from ralph.queue.paths import Premises
 from ralph.queue.repos.goal_refs import keep_state
 from ralph.queue.repos.mirror import Mirror
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.leash import Leashed
+
+_LONGEST_LOG = 6_000
+_LONGEST_REMARK = 4_000
+_NOT_FOR_THE_RUN = ("repo", "branch", "after", "priority", "merge")
+"""Keys of the front matter that the queue has heeded: the run stands in its clone already."""
+
+_RETRY, _REMARKS = "## Retry context", "## Comments of the user"
+
+
+def told(goal: BatchGoal, comments: Sequence[Comment]) -> str:
+    """The goal file of an attempt."""
+    more = "\n\n".join(part for part in (_retry_context(goal, comments), _remarks(comments)) if part)
+    return worded_anew(goal.text, Path(goal.path), without=_NOT_FOR_THE_RUN, more=more)
+
+
+def was_told(goal: BatchGoal, file: str) -> bool:
+    """Tell whether this is the goal file of an attempt at the goal as it reads now."""
+    text = told(goal, ())
+    return file == text or file.startswith((f"{text}\n{_RETRY}\n", f"{text}\n{_REMARKS}\n"))
+
+
+def _retry_context(goal: BatchGoal, comments: Sequence[Comment]) -> str:
+    number = goal.attempts - goal.forgiven
+    faults = [comment.text for comment in comments if comment.author == RALPH]
+    if not faults or (number <= 1 and not goal.forgiven):
+        return ""
+    return f"""{_RETRY}
+
+This is attempt {max(number, 1)} of {MOST_ATTEMPTS}. The working tree holds what the attempts before it have done:
+do not start over, go on from there. This is how the last one ended:
+
+{_fenced(both_ends(faults[-1], _LONGEST_LOG))}
+
+Run the check. Fix what is red, even if it was red before you came. Never edit the check."""
+
+
+def _remarks(comments: Sequence[Comment]) -> str:
+    said = [both_ends(comment.text, _LONGEST_REMARK) for comment in comments if comment.author == USER]
+    if not said:
+        return ""
+    return f"{_REMARKS}\n\n" + "\n\n".join(_fenced(text) for text in said[-10:])
+
+
+def _fenced(text: str) -> str:
+    """Quote text so that it cannot end its own quotation."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}text\n{text.strip()}\n{fence}"
+
 
 _UNUSABLE = 2
 _LONGEST = 4_000

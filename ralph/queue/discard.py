@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.batch.bare import FANOUT, Bare, seeing_only
 from ralph.git.command import last_line
 from ralph.queue.repos.mirror import FETCH, PATIENCE, Mirror
+from ralph.queue.repos.remote import FANOUT, Bare, seeing_only
 from ralph.state.project import EXCLUDES
 from ralph.system.files import remove_tree
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.batch.bare import Bare
 from ralph.core.errors import RalphError
 from ralph.queue.discard import CLONES, GOING, LEFTOVERS, Unsaved, discard, examine
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.paths import Premises, is_elsewhere
 from ralph.queue.repos.mirror import Mirror, open_mirror
+from ralph.queue.repos.remote import Bare
 from ralph.state.lock import holder
 from ralph.system.files import remove_tree
 

@@ -4,18 +4,15 @@ import threading
 import traceback
 from collections.abc import Mapping
 
-from ralph.batch.gate import BLOCKING
-from ralph.batch.kit import WorkerKit
-from ralph.batch.landing import Landed, Landing, recorded_landing
-from ralph.batch.news import Kind
-from ralph.batch.plan import Ended, Fate, fate, retry_or_stuck
-from ralph.batch.reserving import release
 from ralph.core.errors import DiskError, QueueError, RalphError
 from ralph.queue.attempt import Trying
 from ralph.queue.child import Outcome, recorded_outcome
 from ralph.queue.discard import discard
-from ralph.queue.goals import BatchGoal, MergeMode, State
-from ralph.queue.merge.task import Lanes
+from ralph.queue.goals import BatchGoal, Ended, Fate, MergeMode, State, fate, retry_or_stuck
+from ralph.queue.merge.task import Landed, Landing, Lanes, recorded_landing
+from ralph.queue.news import Kind
+from ralph.queue.repos.goal_refs import release
+from ralph.queue.worker_state import BLOCKING, WorkerKit
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.notify import Occasion, occasion_of
 

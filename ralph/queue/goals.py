@@ -1,8 +1,16 @@
 """A goal in the queue: what is known of it, which states it can be in, and how it gets from one to the next."""
 
-from collections.abc import Mapping, Sequence
+import functools
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
+
+from ralph.core import ndjson
+from ralph.core.errors import UsageError
+from ralph.core.goal import parse_goal
+from ralph.git.address import place_of
 
 
 class State(StrEnum):
@@ -165,3 +173,293 @@ class Comment:
     text: str
     id: int = 0
     """Grows from one comment to the next, over all goals."""
+
+
+MOST_RETRIES = 3
+MOST_ATTEMPTS = 1 + MOST_RETRIES
+
+MOST_KILLED = 10
+"""Starts in a row that may end by somebody's signal without an iteration; then it is taken for the goal's own doing."""
+
+LIMIT, STOPPED = 4, 130
+"""Exit codes: a limit was reached, of a run, or of a batch; somebody has stopped it."""
+
+_DONE, _FAILED, _BUG, _STALLED = 0, 1, 3, 5
+_SIGNALS = frozenset({129, 130, 143})
+
+
+class Fate(StrEnum):
+    """What becomes of a goal after an attempt."""
+
+    MERGE = "merge"
+    RETRY = "retry"
+    STUCK = "stuck"
+    REQUEUE = "requeue"
+
+
+def find_cycle(after: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """Name the goals that wait for each other, the first one twice; empty if there are none such."""
+    settled: set[int] = set()
+    for first in after:
+        path: list[int] = []
+        on_path: set[int] = set()
+        stack: list[tuple[int, int]] = [(first, 0)]  # a goal, and how deep it stands
+        while stack:
+            goal, depth = stack.pop()
+            settled.update(path[depth:])
+            on_path.difference_update(path[depth:])
+            del path[depth:]
+            if goal in on_path:
+                return (*path[path.index(goal) :], goal)
+            if goal not in settled:
+                path.append(goal)
+                on_path.add(goal)
+                stack.extend((parent, depth + 1) for parent in after.get(goal, ()))
+        settled.update(path)
+    return ()
+
+
+def in_order(goals: Iterable[BatchGoal]) -> list[BatchGoal]:
+    """Order goals that could all start: by priority, those untried before those retried, then by age."""
+    return sorted(goals, key=lambda goal: (-goal.priority, goal.attempts > goal.forgiven, goal.id))
+
+
+def startable(goals: Sequence[BatchGoal], held_back: Callable[[BatchGoal], bool]) -> list[BatchGoal]:
+    """The queued goals that wait for no other and that nothing else holds back, in the order they are to start in."""
+    done = {goal.id for goal in goals if goal.state is State.DONE}
+    ready = (goal for goal in goals if goal.state is State.QUEUED and done.issuperset(goal.after))
+    return in_order(goal for goal in ready if not held_back(goal))
+
+
+def whole_order(goals: Sequence[BatchGoal]) -> list[BatchGoal]:
+    """The order in which queued goals would start if each one took as long as the others."""
+    done = {goal.id for goal in goals if goal.state is State.DONE}
+    left = {goal.id: goal for goal in goals if goal.state is State.QUEUED}
+    missing = {number: len(set(goal.after) - done) for number, goal in left.items()}
+    followers = _followers(left.values())
+    order: list[BatchGoal] = []
+    wave = [goal for number, goal in left.items() if not missing[number]]
+    while wave:
+        order += in_order(wave)
+        freed: list[BatchGoal] = []
+        for goal in wave:
+            del left[goal.id]
+            for follower in followers.get(goal.id, ()):
+                missing[follower.id] -= 1
+                if not missing[follower.id]:
+                    freed.append(follower)
+        wave = freed
+    return [*order, *in_order(left.values())]  # the last ones wait for what is stuck, cancelled or a draft
+
+
+def waits_in_vain(goals: Sequence[BatchGoal], held_back: Collection[int] = ()) -> dict[int, BatchGoal]:
+    """Of the queued goals those that nothing in the queue will bring about: each with the goal that it waits for.
+
+    `held_back` are goals that do not start themselves, whatever they wait for.
+    """
+    known = {goal.id: goal for goal in goals}
+    place = {number: at for at, number in enumerate(known)}
+    followers = _followers(goal for goal in goals if goal.state is State.QUEUED)
+    in_vain: dict[int, BatchGoal] = {}
+    hopeless = {goal.id for goal in goals if goal.state in (State.STUCK, State.CANCELLED, State.DRAFT)}
+    hopeless |= set(held_back)
+    wave: Iterable[int] = hopeless
+    while True:
+        affected = {goal.id for number in wave for goal in followers.get(number, ())} - in_vain.keys()
+        if not affected:
+            return in_vain
+        found = {
+            number: known[next(parent for parent in known[number].after if parent in hopeless)]
+            for number in sorted(affected, key=place.__getitem__)
+        }
+        in_vain |= found
+        hopeless |= found.keys()
+        wave = found
+
+
+def _followers(goals: Iterable[BatchGoal]) -> dict[int, list[BatchGoal]]:
+    """The goals that come directly after each one."""
+    followers: dict[int, list[BatchGoal]] = {}
+    for goal in goals:
+        for parent in set(goal.after):
+            followers.setdefault(parent, []).append(goal)
+    return followers
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an attempt's child ended: `exit_code` negative for a signal that it did not live to answer."""
+
+    exit_code: int
+    reason: str
+    iterations: int = 0
+    """Those finished in this start."""
+    asked: bool = False
+    """It was the queue worker that stopped it, or the budget of all goals that it was given a part of."""
+
+
+def fate(goal: BatchGoal, ended: Ended) -> Fate:
+    """What becomes of a goal whose child has ended; 1, 3 and 5 are charged, a signal is not."""
+    if ended.exit_code == _DONE:
+        return Fate.MERGE
+    if ended.exit_code < 0 or ended.exit_code in _SIGNALS:
+        worn_out = not ended.asked and ended.iterations == 0 and goal.killed + 1 >= MOST_KILLED
+        return retry_or_stuck(goal) if worn_out else Fate.REQUEUE
+    if ended.exit_code in (_FAILED, _BUG, _STALLED):
+        return retry_or_stuck(goal)
+    return Fate.STUCK
+
+
+def retry_or_stuck(goal: BatchGoal) -> Fate:
+    """What becomes of a goal that has to pay for an attempt; the one that has just ended is counted already."""
+    return Fate.RETRY if goal.attempts - goal.forgiven < MOST_ATTEMPTS else Fate.STUCK
+
+
+def batch_exit_code(goals: Iterable[BatchGoal]) -> int:
+    """0 if all are done, else 1."""
+    return 0 if all(goal.state is State.DONE for goal in goals) else 1
+
+
+class Register:
+    """Goals by name and by branch, entered in the order of their ids.
+
+    Two spellings of one repository are one place; each spelling is resolved once.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Path] = {}
+        self._numbers: dict[str, dict[Path, list[int]]] = {}
+        self._branches: set[tuple[Path, str]] = set()
+
+    def enter(self, number: int, name: str, repo: str, branch: str) -> None:
+        """Add a goal; later ones of the same name count more."""
+        place = self._place(repo)
+        self._numbers.setdefault(name, {}).setdefault(place, []).append(number)
+        self._branches.add((place, branch))
+
+    def latest(self, name: str, repo: str) -> int | None:
+        """The latest goal of this name in this repository."""
+        numbers = self._numbers.get(name, {}).get(self._place(repo))
+        return numbers[-1] if numbers else None
+
+    def has_branch(self, branch: str, repo: str) -> bool:
+        """Tell whether a goal of this repository has the branch already."""
+        return (self._place(repo), branch) in self._branches
+
+    def parents(self, name: str, repo: str, *, of: int) -> list[int]:
+        """The goals that `after: name` means for a goal of `repo`: the latest one there, else the latest everywhere."""
+        newest = self._newest(name, but=of)
+        here = newest.get(self._place(repo))
+        return list(newest.values()) if here is None else [here]
+
+    def _newest(self, name: str, *, but: int) -> Mapping[Path, int]:
+        others = {
+            place: [number for number in numbers if number != but]
+            for place, numbers in self._numbers.get(name, {}).items()
+        }
+        return {place: numbers[-1] for place, numbers in others.items() if numbers}
+
+    def _place(self, repo: str) -> Path:
+        if repo not in self._places:
+            self._places[repo] = place_of(repo)
+        return self._places[repo]
+
+
+_UPDATED = "updated"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is to be done, in a word for the user, and what is written for it."""
+
+    what: str
+    new: bool = False
+    changes: Mapping[str, object] = field(default_factory=dict[str, object])
+    if_moved: str = ""
+    """The word instead, if the goal is to come after others than before."""
+
+
+def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bool) -> Taken:
+    """Decide; `there` is the latest goal of the same name in the same repository, if there is one.
+
+    Nothing is done twice: what is done with the same text stays done. `alone`: no queue worker is at work, so whatever
+    is said to be running was cut off.
+    """
+    said: dict[str, object] = {
+        "title": asked.title,
+        "text": asked.text,
+        "path": asked.path,
+        "repo": asked.repo,  # another spelling of the same, with another password say
+        "priority": asked.priority,
+        "merge": asked.merge,
+        "settings": ndjson.encode(dict(asked.settings)),
+        "trust_envrc": asked.trust_envrc,
+        "agent": asked.agent,
+    }
+    if there is None:
+        return Taken("added", new=True, changes=said)
+    if there.state is State.DONE:
+        done = there.text == asked.text  # with which model, or within which limits, does not make it another goal
+        return Taken(_done_already(there)) if done else Taken("added", new=True, changes=said)
+    same = (there.text, dict(there.settings)) == (asked.text, dict(asked.settings))
+    wished, had = ((goal.priority, goal.merge, goal.trust_envrc) for goal in (asked, there))
+    updated = not same or wished != had
+    if there.state is State.RUNNING and same:
+        kept = {name: said[name] for name in ("repo", "priority", "merge", "trust_envrc")}
+        what = "goes on" if alone or there.cancelling else "running already"
+        return Taken(what, changes={**kept, "cancelling": False})
+    if there.state is State.RUNNING and not alone:
+        raise UsageError(
+            f"{asked.name} runs as {there.label}, with another text",
+            f"cancel it first: ralph-runs cancel {there.label}; or add the new text as a comment",
+        )
+    if not same and there.unmerged is not None:  # what is to be merged was done for another text: that run is over
+        said |= {"unmerged": None, "run": "", **there.closed()}
+    if there.state is State.RUNNING:
+        charged = there.attempts - (there.unmerged is None)
+        said |= {"state": State.QUEUED, "starts": there.starts + 1, "attempts": charged, "cancelling": False}
+        return Taken(_UPDATED, changes=said)
+    if state is State.DRAFT:
+        return Taken(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
+    if there.state in (State.STUCK, State.CANCELLED):
+        said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "reason": "", "cancelling": False}
+        return Taken("queued again", changes=said)
+    return Taken(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
+
+
+def _done_already(goal: BatchGoal) -> str:
+    """What is said of a goal that is done; its work is not on the base branch if its mode was another than direct."""
+    verb, _, rest = goal.reason.partition(" as ")
+    return (
+        f"done already; {verb} as {goal.branch}, not merged" if rest and verb in ("kept", "pushed") else "done already"
+    )
+
+
+RALPH, USER = "ralph", "user"
+
+CONFLICTS = "The base branch was merged into the working tree."
+"""How a remark on conflicts, for the next attempt to resolve, begins."""
+
+
+def agent_of(goal: BatchGoal, otherwise: str) -> str:
+    """Who is to work on a goal, by what is said of it; a repository's own configuration may say more."""
+    named = front_matter_of(goal.text, goal.path).get("agent") if goal.agent is None else goal.agent
+    return str(goal.settings.get("agent") or named or otherwise)
+
+
+@functools.lru_cache(maxsize=4096)
+def front_matter_of(text: str, path: str) -> Mapping[str, object]:
+    """What a goal's text says in front: asked for every queued goal at every turn, and YAML is slow."""
+    return parse_goal(text, Path(path)).front_matter
+
+
+_COMMAND = re.compile(r"\bralph-runs [a-z]+\b")
+
+
+def naming(words: str, flag: str) -> str:
+    """Have every command of `ralph-runs` in a text name its queue: an id is another goal's in another one."""
+    return _COMMAND.sub(lambda found: found[0] + flag, words)
+
+
+LONGEST = 10_000
+"""Characters of a comment: more belongs into the goal, or into a file that it names."""

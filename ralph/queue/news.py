@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 
 from ralph.core import ndjson
+from ralph.queue.goals import BatchGoal
+from ralph.system.notify import Occasion
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +143,45 @@ def _number(value: object) -> float:
 
 def _optional(value: object) -> float | None:
     return None if value is None else _number(value)
+
+
+PAUSED = "paused: what runs goes on, nothing else is started; go on with: ralph-runs resume"
+
+
+class Kind(StrEnum):
+    """What has happened."""
+
+    STARTED = "started"
+    ITERATION = "iteration"
+    CHECK = "check"
+    WAITING = "waiting"
+    MERGING = "merging"
+    DONE = "done"
+    RETRY = "retry"
+    STUCK = "stuck"
+    REQUEUED = "requeued"
+    CANCELLED = "cancelled"
+    BUDGET = "budget"
+    """The budget of the queue worker is used up."""
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One thing that happened, to a goal or to the queue as a whole."""
+
+    at: float
+    kind: Kind
+    text: str
+    goal: BatchGoal | None = None
+    event: Occasion | None = None
+    """What it is to someone who is away; None: not worth telling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """How a queue worker has ended."""
+
+    exit_code: int
+    over: str = ""
+    """What of the budget was used up, with all that was used in the end; empty: nothing was."""

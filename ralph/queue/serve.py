@@ -6,22 +6,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from ralph.batch.admission import Admission
-from ralph.batch.gate import Gate
-from ralph.batch.kit import WorkerKit
-from ralph.batch.news import News
-from ralph.batch.posting import Posting
 from ralph.core.errors import QueueError
 from ralph.queue.budget import Purse
 from ralph.queue.engine import DbosEngine
 from ralph.queue.goal_task import Pursuing
-from ralph.queue.news import Bulletin
+from ralph.queue.news import Bulletin, News, Worked
 from ralph.queue.paths import premises
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
-from ralph.queue.scheduler import QueueWorker, Worked, WorkOrder
+from ralph.queue.scheduler import Admission, QueueWorker, WorkOrder
 from ralph.queue.store import Store
-from ralph.queue.worker_state import Controls, Rules
+from ralph.queue.worker_state import Controls, Gate, Posting, Rules, WorkerKit
 from ralph.system.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0

@@ -10,10 +10,6 @@ from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
-from ralph.batch.news import News
-from ralph.batch.plan import find_cycle
-from ralph.batch.register import Register
-from ralph.batch.submitting import Taken, taken
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
 from ralph.core.text import did_you_mean
@@ -29,8 +25,21 @@ from ralph.queue.database import (
     reading,
     still_there,
 )
-from ralph.queue.goals import ACTIVE, BatchGoal, Comment, Figures, MergeMode, State, Submission, may_become
-from ralph.queue.news import Bulletin, decoded
+from ralph.queue.goals import (
+    ACTIVE,
+    BatchGoal,
+    Comment,
+    Figures,
+    MergeMode,
+    Register,
+    State,
+    Submission,
+    Taken,
+    find_cycle,
+    may_become,
+    taken,
+)
+from ralph.queue.news import Bulletin, News, decoded
 from ralph.queue.repos.remote import without_password
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"

@@ -1,17 +1,25 @@
 """What the scheduler tells the threads in which goals are worked on, and they tell it."""
 
 import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from ralph.batch.news import Kind, News
 from ralph.core.errors import RalphError
 from ralph.core.status import Standing
+from ralph.core.text import instant, local_time
 from ralph.core.usage import Spend
+from ralph.queue.budget import Purse
+from ralph.queue.engine import Engine
 from ralph.queue.goals import BatchGoal, MergeMode
+from ralph.queue.news import Bulletin, Kind, News, Sight
+from ralph.queue.paths import Premises
+from ralph.queue.repos.prefetch import Repositories
+from ralph.queue.store import Store
 from ralph.system.notify import Occasion
 
 MOMENT = 0.5
@@ -150,3 +158,159 @@ class Controls:
     def wake(self) -> None:
         """Have the scheduler look around now."""
         self.woken.set()
+
+
+BLOCKING = ("auth", "billing")
+"""Ends of a session that the next one would meet as well, until the user has done something about it."""
+
+
+def not_started(account: str, until: float) -> str:
+    """What is said of an account that is held back until an instant."""
+    return f"no goal for {account} is started before {local_time(until, time.time())}"
+
+
+@dataclass(slots=True)
+class Gate:
+    """The accounts that are held back, each until an instant or until the user has cleared the way."""
+
+    now: Callable[[], float]
+    _until: dict[str, float] = field(default_factory=dict[str, float])
+    _blocked: dict[str, int] = field(default_factory=dict[str, int])
+    _told: set[str] = field(default_factory=set[str])
+    """The accounts of whose limit someone who is away was told, and that have not gone on since."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def wait_for(self, account: str, until: float) -> bool:
+        """Hold an account back until an instant; tell whether it was not already."""
+        with self._lock:
+            later = until > self._until.get(account, 0.0)
+            news = later and self._until.get(account, 0.0) <= self.now()
+            if later:
+                self._until[account] = until
+            return news
+
+    def tell_once(self, account: str) -> bool:
+        """Tell whether someone who is away is to be told of an account's limit: once, until it `goes_on`."""
+        with self._lock:
+            is_new = account not in self._told
+            self._told.add(account)
+            return is_new
+
+    def goes_on(self, account: str) -> None:
+        """An iteration has ended: the next limit of the account is another."""
+        with self._lock:
+            self._told.discard(account)
+
+    def lift(self, account: str) -> None:
+        """Start goals for an account again before its time: the user knows better, or the next one finds out."""
+        with self._lock:
+            self._until.pop(account, None)
+
+    def block(self, account: str, goal: int) -> bool:
+        """Hold an account back until the goal that met the obstacle is tried again by the user; tell if it is news."""
+        with self._lock:
+            return self._blocked.setdefault(account, goal) == goal
+
+    def unblock_for(self, decided: set[int]) -> None:
+        """The user has these goals tried again, or gave them up: what blocked them is cleared, or will be met anew."""
+        with self._lock:
+            self._blocked = {account: goal for account, goal in self._blocked.items() if goal not in decided}
+
+    def state(self) -> tuple[dict[str, float], dict[str, int]]:
+        """The accounts that wait, with the instant that each does so until; and those that were refused, by whom."""
+        with self._lock:
+            waits = {account: until for account, until in self._until.items() if until > self.now()}
+            return waits, dict(self._blocked)
+
+    def blocked_by(self, account: str) -> int | None:
+        """The goal that met an obstacle which every other of its account would meet as well."""
+        with self._lock:
+            return self._blocked.get(account)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerKit:
+    """Built once, where a queue worker is put together."""
+
+    store: Store
+    engine: Engine
+    premises: Premises
+    repositories: Repositories
+    gate: Gate
+    controls: Controls
+    rules: Rules
+    purse: Purse
+
+
+_PACE = 1.0
+"""Seconds between two that are written: each is a transaction."""
+_SIGN_OF_LIFE = 5.0
+"""Seconds after which one is written also if nothing is new in it: who watches tells by it that the worker lives."""
+
+
+class Posting:
+    """What one queue worker tells of itself."""
+
+    def __init__(
+        self,
+        store: Store,
+        controls: Controls,
+        gate: Gate,
+        slots: int,
+        purse: Purse,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._controls, self._gate = store, controls, gate
+        self._slots, self._purse, self._now = slots, purse, now
+        self._since = now()
+        self._posted: tuple[float, Bulletin | None] = (0.0, None)
+
+    def bulletin(self) -> Bulletin:
+        """How things stand; any thread may ask."""
+        waits, refused = self._gate.state()
+        spent = self._purse.spent
+        return Bulletin(
+            at=self._now(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            since=self._since,
+            slots=self._slots,
+            budget=self._purse.budget,
+            spent_usd=spent.cost_usd,
+            spent_tokens=spent.tokens,
+            seconds=self._purse.seconds,
+            sights={number: _sight(live) for number, live in list(self._controls.live.items())},
+            merging=tuple(self._controls.merging.copy()),
+            waits=waits,
+            refused=refused,
+            cautions=tuple(self._controls.cautions),
+            unseen=tuple(sorted(self._controls.unseen)),
+            stopping=self._controls.ending,
+        )
+
+    def post(self) -> None:
+        """Write it down, if there is something new in it or it is old; not more often than anybody looks."""
+        at, last = self._posted
+        now = self.bulletin()
+        wait = _SIGN_OF_LIFE if last is not None and now == replace(last, at=now.at, seconds=now.seconds) else _PACE
+        if last is not None and at <= now.at < at + wait:  # a clock that was set back holds nothing up
+            return
+        self._store.post(now)
+        self._posted = (now.at, now)
+
+
+def _sight(live: Live) -> Sight:
+    stands = live.standing
+    doing, since = stands.activity
+    return Sight(
+        doing=doing,
+        since=(instant(since) if since else None) or live.started,
+        until=stands.until,
+        iteration=stands.iteration or 0,
+        context_pct=stands.meter.context_pct,
+        cost_usd=live.cost_usd,
+        costed=live.cost_usd > 0 or stands.meter.total.costed,
+        tokens=live.tokens,
+        started=live.started,
+        before=live.seconds,
+    )

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.admission import Admission
-from ralph.batch.gate import Gate
-from ralph.batch.kit import WorkerKit
 from ralph.queue.budget import Purse
 from ralph.queue.engine import DbosEngine
 from ralph.queue.goals import State, Submission
@@ -18,8 +15,9 @@ from ralph.queue.news import Budget
 from ralph.queue.paths import premises
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
+from ralph.queue.scheduler import Admission
 from ralph.queue.store import open_store
-from ralph.queue.worker_state import Controls, Rules
+from ralph.queue.worker_state import Controls, Gate, Rules, WorkerKit
 
 TEXT = "## Objective\nx\n"
 

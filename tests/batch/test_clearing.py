@@ -19,14 +19,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ralph.batch.bare import Bare
-from ralph.batch.sole import sole_worker, unless_served
 from ralph.queue.database import default_url
 from ralph.queue.discard import Obstacle, examine
 from ralph.queue.gc import Clearing, Holding, What, kept
 from ralph.queue.goals import BatchGoal, State, Submission
+from ralph.queue.open import sole_worker, unless_served
 from ralph.queue.paths import Premises, premises
 from ralph.queue.repos.mirror import Mirror
+from ralph.queue.repos.remote import Bare
 from ralph.queue.store import Store, open_store
 from tests.support.git_repos import EMAIL, NAME, git, make_repo
 from tests.support.upstreams import make_upstream, refreshed, work

@@ -1,6 +1,6 @@
 """Which accounts are held back, until when."""
 
-from ralph.batch.gate import Gate
+from ralph.queue.worker_state import Gate
 
 
 def test_an_account_waits_until_its_limit_resets_and_no_other_does() -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.manifest import Wishes, read_manifest
 from ralph.core.errors import UsageError
 from ralph.queue.goals import MergeMode, Submission
-from ralph.queue.manifest import Batch, read_batch
+from ralph.queue.manifest import Batch, Wishes, read_batch, read_manifest
 from tests.support.git_repos import make_repo
 
 NOTHING = Wishes()

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.bare import flat
-from ralph.batch.updating import bring_up_to_date
 from ralph.core.errors import RepoError
 from ralph.queue.goals import MergeMode
 from ralph.queue.merge.pipeline import (
@@ -33,9 +31,10 @@ from ralph.queue.merge.pipeline import (
     Unresolved,
     merge,
 )
-from ralph.queue.merge.trees import squash_message, subject
+from ralph.queue.merge.trees import bring_up_to_date, squash_message, subject
 from ralph.queue.repos.mirror import Mirror
 from ralph.queue.repos.push import Accepted, Rejected, push
+from ralph.queue.repos.remote import flat
 from tests.support.git_repos import EMAIL, NAME, commit_all, commits, git, make_repo
 from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work
 

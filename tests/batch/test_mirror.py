@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.updating import bring_up_to_date
 from ralph.core.errors import RepoError, UsageError
 from ralph.git.repo import open_repo
 from ralph.queue.discard import discard, uncommitted
+from ralph.queue.merge.trees import bring_up_to_date
 from ralph.queue.repos.mirror import Mirror, open_mirror
 from ralph.queue.repos.remote import Unreachable
 from ralph.state.project import EXCLUDES

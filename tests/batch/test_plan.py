@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from ralph.batch.plan import (
+from ralph.queue.goals import (
     MOST_ATTEMPTS,
     MOST_KILLED,
+    BatchGoal,
     Ended,
     Fate,
+    State,
     batch_exit_code,
     fate,
     find_cycle,
@@ -17,7 +19,6 @@ from ralph.batch.plan import (
     waits_in_vain,
     whole_order,
 )
-from ralph.queue.goals import BatchGoal, State
 
 
 def goal(number: int, state: State = State.QUEUED, *, after: tuple[int, ...] = (), priority: int = 0) -> BatchGoal:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ralph.batch.gate import Gate
-from ralph.batch.posting import Posting
 from ralph.queue.budget import Purse
 from ralph.queue.database import default_url
 from ralph.queue.news import Budget
 from ralph.queue.store import open_store
-from ralph.queue.worker_state import Controls
+from ralph.queue.worker_state import Controls, Gate, Posting
 
 
 def test_a_worker_that_has_nothing_new_to_tell_still_gives_a_sign_of_life(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from ralph.batch.news import Kind, News
 from ralph.cli.runs.progress import Progress
 from ralph.queue.goals import State
+from ralph.queue.news import Kind, News
 from tests.board.boards import goal
 from tests.support.terminal import read_terminal
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.proposing import Proposal, command, propose
+from ralph.queue.repos.push import Proposal, command, propose
 
 PROPOSAL = Proposal("https://me:sesame@github.com/owner/repo.git", "ralph/speed", "main", "-fast; $(id)", "It is fast.")
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.proving import check_checkout
-from ralph.queue.merge.pipeline import CheckOutcome
+from ralph.queue.merge.pipeline import CheckOutcome, check_checkout
 from tests.support.git_repos import make_repo
 
 

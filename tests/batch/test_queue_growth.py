@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from ralph.batch.manifest import Wishes
-from ralph.batch.plan import find_cycle, waits_in_vain, whole_order
-from ralph.batch.tallying import tally
 from ralph.queue.database import connect, default_url
-from ralph.queue.goals import BatchGoal, State, Submission
-from ralph.queue.manifest import read_batch
+from ralph.queue.goals import BatchGoal, State, Submission, find_cycle, waits_in_vain, whole_order
+from ralph.queue.manifest import Wishes, read_batch
+from ralph.queue.stats import tally
 from ralph.queue.store import Store, Submitted
 from tests.support.git_repos import make_repo
 

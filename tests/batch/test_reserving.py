@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.reserving import release, reserve
+from ralph.queue.repos.goal_refs import release, reserve
 from ralph.queue.repos.mirror import Mirror
 from tests.support.upstreams import make_upstream, refreshed
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ralph.batch.retrying import RALPH, USER, told, was_told
 from ralph.core.goal import parse_goal
-from ralph.queue.goals import BatchGoal, Comment, State
+from ralph.queue.child import told, was_told
+from ralph.queue.goals import RALPH, USER, BatchGoal, Comment, State
 from tests.batch.test_plan import goal as plain_goal
 
 TEXT = """---

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ralph.batch.sole import serving, sole_worker, unless_served
 from ralph.core.errors import UsageError
 from ralph.queue.database import advisory_lock, default_url
+from ralph.queue.open import serving, sole_worker, unless_served
 from tests.support.postgres import Postgres
 
 

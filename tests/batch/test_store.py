@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ralph.batch.news import Kind, News
 from ralph.core.errors import QueueError, StateError, UsageError
 from ralph.queue.database import GOALS, NEWS, connect, default_url, reading
 from ralph.queue.goals import MergeMode, State, Submission
-from ralph.queue.news import Budget, Bulletin, Sight, decoded
+from ralph.queue.news import Budget, Bulletin, Kind, News, Sight, decoded
 from ralph.queue.store import Store, open_store
 from tests.support.postgres import Postgres
 

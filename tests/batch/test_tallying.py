@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from ralph.batch.retrying import CONFLICTS
-from ralph.batch.tallying import Sums, Typical, tally
-from ralph.queue.goals import BatchGoal, Comment, State
+from ralph.queue.goals import CONFLICTS, BatchGoal, Comment, State
+from ralph.queue.stats import Sums, Typical, tally
 
 
 def goal(

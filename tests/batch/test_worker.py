@@ -7,21 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.batch.admission import Admission
-from ralph.batch.gate import Gate
-from ralph.batch.kit import WorkerKit
-from ralph.batch.news import News
-from ralph.batch.posting import Posting
 from ralph.queue.budget import Purse
 from ralph.queue.engine import Pursue, Record
 from ralph.queue.goals import BatchGoal, State, Submission
-from ralph.queue.news import Budget
+from ralph.queue.news import Budget, News
 from ralph.queue.paths import premises
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
-from ralph.queue.scheduler import QueueWorker, WorkOrder
+from ralph.queue.scheduler import Admission, QueueWorker, WorkOrder
 from ralph.queue.store import Store, open_store
-from ralph.queue.worker_state import Controls, Rules
+from ralph.queue.worker_state import Controls, Gate, Posting, Rules, WorkerKit
 from ralph.system.signals import Signals
 
 

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.news import Kind, News
 from ralph.cli.runs.board.drawing import Ground
 from ralph.cli.runs.board.showing import Showing
 from ralph.cli.runs.board.source import Source
 from ralph.cli.runs.progress import Progress
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
-from ralph.queue.news import Bulletin, Sight
+from ralph.queue.news import Bulletin, Kind, News, Sight
 from ralph.queue.open import Whereabouts
 from ralph.queue.store import Store, open_store
 from ralph.system.signals import Signals

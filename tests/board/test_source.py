@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.news import Kind, News
-from ralph.batch.sole import sole_worker
 from ralph.cli.runs.board.source import Source
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
-from ralph.queue.news import Sight
-from ralph.queue.open import Whereabouts
+from ralph.queue.news import Kind, News, Sight
+from ralph.queue.open import Whereabouts, sole_worker
 from ralph.queue.store import Store, open_store
 from tests.board import boards
 

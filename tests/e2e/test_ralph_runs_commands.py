@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ralph.batch.sole import sole_worker
 from ralph.config.paths import repo_key
 from ralph.queue.database import default_url
 from ralph.queue.goals import State
+from ralph.queue.open import sole_worker
 from ralph.queue.paths import premises
 from ralph.queue.store import open_store
 from tests.support.batches import Batch, says, shell, wrote

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.batch.sole import sole_worker
 from ralph.queue.database import default_url
+from ralph.queue.open import sole_worker
 from ralph.state.lock import holder_of
 from tests.support.batches import Batch, says, shell, wrote
 from tests.support.git_repos import git, make_repo

@@ -10,9 +10,8 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.batch.manifest import Wishes
     from ralph.queue.goals import MergeMode
-    from ralph.queue.manifest import Batch
+    from ralph.queue.manifest import Batch, Wishes
     from ralph.queue.open import Whereabouts
 
 
@@ -35,10 +34,10 @@ def add(
     as_json: flags.AsJson = False,
 ) -> None:
     """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
-    from ralph.batch.news import PAUSED
     from ralph.cli.runs import documents, tables
     from ralph.core import ndjson
     from ralph.queue.goals import State
+    from ralph.queue.news import PAUSED
     from ralph.queue.open import alone, made, whereabouts
 
     place = whereabouts(db)
@@ -70,9 +69,9 @@ def wishes(
     trust_envrc: bool,
 ) -> "Wishes":
     """What the command line says of every goal."""
-    from ralph.batch.manifest import Wishes
     from ralph.config.trust import refuse_sessions
     from ralph.core.errors import UsageError
+    from ralph.queue.manifest import Wishes
     from ralph.system import environ
 
     if trust_envrc:
@@ -87,8 +86,8 @@ def wishes(
 
 def _priority_flag(written: str | None) -> int | None:
     """The priority that the command line names."""
-    from ralph.batch import manifest
     from ralph.core.errors import UsageError
+    from ralph.queue import manifest
 
     try:
         return None if written is None else manifest.priority_in(written)
@@ -98,8 +97,8 @@ def _priority_flag(written: str | None) -> int | None:
 
 def merge_flag(written: str | None) -> "MergeMode | None":
     """The way to merge that the command line names."""
-    from ralph.batch.manifest import merge_mode
     from ralph.core.errors import UsageError
+    from ralph.queue.manifest import merge_mode
 
     try:
         return None if written is None else merge_mode(written)

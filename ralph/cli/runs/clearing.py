@@ -130,8 +130,8 @@ def _only_one(place: "Whereabouts", store: "Store") -> contextlib.AbstractContex
 
 
 def _clearing(place: "Whereabouts", store: "Store | None") -> "Clearing":
-    from ralph.batch.sole import serving
     from ralph.queue.gc import Clearing
+    from ralph.queue.open import serving
     from ralph.queue.paths import premises
 
     if store is None:
@@ -145,7 +145,7 @@ def _remove(
     clearing: "Clearing", place: "Whereabouts", store: "Store", found: "Sequence[Holding]", *, forced: bool = False
 ) -> "dict[Path, Holding]":
     """Remove what can go; return what became of it: where what was in it is kept, or why it stays."""
-    from ralph.batch.sole import unless_served
+    from ralph.queue.open import unless_served
 
     def claim(goal: "BatchGoal | None") -> contextlib.AbstractContextManager[bool]:
         return unless_served(place.url) if goal is None else store.as_seen(goal)

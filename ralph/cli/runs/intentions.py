@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ralph.batch.plan import whole_order
 from ralph.cli.runs import documents
 from ralph.cli.runs.tables import waiting
 from ralph.config import settings
@@ -15,7 +14,7 @@ from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
 from ralph.queue.database import default_url
-from ralph.queue.goals import BatchGoal, MergeMode, State, Submission
+from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, whole_order
 from ralph.queue.news import Budget
 from ralph.queue.open import Whereabouts, existing
 from ralph.queue.paths import premises

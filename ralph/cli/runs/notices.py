@@ -5,14 +5,12 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ralph.batch.news import Kind, News
-from ralph.batch.plan import LIMIT
 from ralph.cli.runs import tables
 from ralph.core.errors import BUG, RalphError, exit_code_of
-from ralph.queue.goals import BatchGoal
+from ralph.queue.goals import LIMIT, BatchGoal
+from ralph.queue.news import Kind, News, Worked
 from ralph.queue.open import Whereabouts
 from ralph.queue.repos.remote import without_password
-from ralph.queue.scheduler import Worked
 from ralph.system.notify import Notice, Notifier, Occasion
 
 

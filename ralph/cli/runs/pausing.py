@@ -16,12 +16,11 @@ def resume(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
 
 
 def _decide(db: str | None, *, paused: bool, as_json: bool) -> None:
-    from ralph.batch.news import PAUSED
-    from ralph.batch.sole import serving
     from ralph.core import ndjson
     from ralph.core.errors import UsageError
     from ralph.queue.goals import State
-    from ralph.queue.open import existing, missing, whereabouts
+    from ralph.queue.news import PAUSED
+    from ralph.queue.open import existing, missing, serving, whereabouts
 
     place = whereabouts(db)
     store = existing(place)

@@ -6,12 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from ralph.batch.news import PAUSED, Kind, News
 from ralph.cli.runs import documents, tables
 from ralph.core import ndjson
 from ralph.core.text import timestamp
-from ralph.queue.goals import BatchGoal, State
-from ralph.queue.open import naming
+from ralph.queue.goals import BatchGoal, State, naming
+from ralph.queue.news import PAUSED, Kind, News
 from ralph.queue.store import Submitted
 from ralph.ui.console import write_json
 from ralph.ui.draw import cut, padded

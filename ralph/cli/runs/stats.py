@@ -9,10 +9,9 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when the command is called
-    from ralph.batch.tallying import Sums, Tally, Typical
     from ralph.queue.goals import BatchGoal
     from ralph.queue.open import Whereabouts
-    from ralph.queue.stats import Forecast
+    from ralph.queue.stats import Forecast, Sums, Tally, Typical
     from ralph.queue.store import Store
 
 _LABEL = 10
@@ -21,12 +20,12 @@ _MOST_REASONS = 10
 
 def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show the queue in figures: states, attempts, cost, tokens and time, failures, and what is left to come."""
-    from ralph.batch.admission import agent_of
-    from ralph.batch.news import PAUSED
-    from ralph.batch.tallying import tally
     from ralph.cli.runs import tables
     from ralph.core import ndjson
+    from ralph.queue.goals import agent_of
+    from ralph.queue.news import PAUSED
     from ralph.queue.open import existing, is_cut_off, missing, whereabouts
+    from ralph.queue.stats import tally
 
     place = whereabouts(db)
     store = existing(place)
@@ -49,7 +48,7 @@ def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
 
 def _forecast(place: "Whereabouts", store: "Store", goals: "Sequence[BatchGoal]") -> "Forecast | None":
     """By what the queue worker says of itself, if there is one; else with as many slots as the next one would have."""
-    from ralph.batch.sole import serving
+    from ralph.queue.open import serving
     from ralph.queue.stats import figures_of, forecast, foretold
 
     bulletin = store.bulletin() if serving(place.url) else None

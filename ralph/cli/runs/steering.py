@@ -6,39 +6,36 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph.cli.runs import flags
+from ralph.queue.goals import LONGEST
 
-if TYPE_CHECKING:  # loaded when a command is called
+if TYPE_CHECKING:
     from ralph.queue.goals import BatchGoal
     from ralph.queue.open import Whereabouts
     from ralph.queue.store import Store
 
-LONGEST = 10_000
-"""Characters of a comment: more belongs into the goal, or into a file that it names."""
-
 
 def queue(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Let drafts start."""
-    _decide(goals, db, lambda store, _: store.queue, ("draft",), as_json=as_json)
+    _change_goals(goals, db, lambda store, _: store.queue, ("draft",), as_json=as_json)
 
 
 def retry(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Try goals that are stuck or cancelled again, on the same branch, with as many attempts as a new goal has."""
-    _decide(goals, db, lambda store, _: store.retry, ("stuck", "cancelled"), as_json=as_json)
+    _change_goals(goals, db, lambda store, _: store.retry, ("stuck", "cancelled"), as_json=as_json)
 
 
 def cancel(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Give goals up. One that runs is stopped; its branch is kept."""
     states = ("draft", "queued", "running", "stuck", "cancelled")
-    _decide(goals, db, lambda store, alone: lambda goal: store.cancel(goal, alone=alone), states, as_json=as_json)
+    _change_goals(goals, db, lambda store, alone: lambda goal: store.cancel(goal, alone=alone), states, as_json=as_json)
 
 
 def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Have goals that wait for a usage limit go on now, and others of the same account start."""
-    from ralph.batch.sole import serving
     from ralph.cli.runs import documents
     from ralph.core import ndjson
     from ralph.core.errors import UsageError
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, serving, whereabouts
 
     place = whereabouts(db)
     store, found = find(place, goals)
@@ -156,7 +153,7 @@ def _refuse_words(text: str, what: str) -> None:
         )
 
 
-def _decide(
+def _change_goals(
     words: Sequence[str],
     db: str | None,
     deed: "Callable[[Store, bool], Callable[[BatchGoal], BatchGoal]]",

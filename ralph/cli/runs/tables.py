@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ralph.batch.plan import waits_in_vain
 from ralph.cli.runs.documents import Known
 from ralph.core.limits import is_limit_reached
 from ralph.core.text import format_money, format_size, timestamp
 from ralph.queue.discard import Obstacle
 from ralph.queue.gc import Holding, What, kept_below
-from ralph.queue.goals import BatchGoal, State
-from ralph.queue.open import naming
+from ralph.queue.goals import BatchGoal, State, naming, waits_in_vain
 from ralph.queue.repos.remote import without_password
 from ralph.queue.store import Submitted
 from ralph.ui.draw import columns

@@ -22,9 +22,9 @@ def list_(
     as_json: flags.AsJson = False,
 ) -> None:
     """List the goals of the queue: where each stands, and what it has cost."""
-    from ralph.batch.news import PAUSED
     from ralph.cli.runs import documents, tables
     from ralph.core import ndjson
+    from ralph.queue.news import PAUSED
     from ralph.queue.open import existing, is_cut_off, missing, whereabouts
 
     wanted = _state(state)

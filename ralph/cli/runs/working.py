@@ -16,9 +16,8 @@ from ralph.core.errors import UsageError
 if TYPE_CHECKING:  # loaded when a command is called
     from ralph.cli.runs.progress import Progress
     from ralph.queue.goals import BatchGoal, MergeMode, Submission
-    from ralph.queue.news import Budget, Bulletin
+    from ralph.queue.news import Budget, Bulletin, Worked
     from ralph.queue.open import Whereabouts
-    from ralph.queue.scheduler import Worked
     from ralph.queue.store import Store
     from ralph.queue.worker_state import Rules
     from ralph.system.signals import Signals
@@ -70,8 +69,8 @@ def run(
     Exit codes: 0 all are done, 1 some are stuck, cancelled or unfinished, 2 bad usage or input, 3 a bug in ralph,
     4 --max-cost, --max-tokens or --max-time was reached, 129/130/143 stopped by a signal. The same command goes on.
     """
-    from ralph.batch.manifest import Wishes
     from ralph.cli.runs.adding import read, wishes
+    from ralph.queue.manifest import Wishes
     from ralph.queue.open import existing, has_work, whereabouts
 
     place = whereabouts(db, most)
@@ -164,12 +163,12 @@ class _Order:
 
 def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
     """Take goals in, work, and say how it ended."""
-    from ralph.batch.sole import sole_worker
     from ralph.cli.runs.notices import BatchNotices
     from ralph.core.errors import exit_code_of
     from ralph.queue.goals import State
-    from ralph.queue.open import made
-    from ralph.queue.scheduler import Worked, WorkOrder
+    from ralph.queue.news import Worked
+    from ralph.queue.open import made, sole_worker
+    from ralph.queue.scheduler import WorkOrder
     from ralph.queue.serve import serve
 
     place, progress = order.place, order.progress
@@ -214,8 +213,7 @@ def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
 
 def _is_cut_short(worked: "Worked", goals: "Sequence[BatchGoal]") -> bool:
     """Tell whether a signal, or the key that is one, has left goals that could go on."""
-    from ralph.batch.plan import waits_in_vain
-    from ralph.queue.goals import State
+    from ralph.queue.goals import State, waits_in_vain
 
     in_vain = waits_in_vain(goals)
     goes_on = (goal for goal in goals if goal.state in (State.QUEUED, State.RUNNING) and goal.id not in in_vain)

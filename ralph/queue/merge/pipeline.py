@@ -5,20 +5,22 @@ time for each repository: the caller sees to that. Another's push in between is 
 """
 
 import contextlib
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.proposing import Proposal, propose
+from ralph.core import ndjson
 from ralph.core.errors import RepoError
 from ralph.git.command import GitKilled, git_output
 from ralph.queue.goals import MergeMode
 from ralph.queue.merge import trees
 from ralph.queue.merge.vet import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.queue.repos.mirror import Base, Mirror
-from ralph.queue.repos.push import Accepted, Moved, Rejected, push
+from ralph.queue.repos.push import Accepted, Moved, Proposal, Rejected, propose, push
 from ralph.queue.repos.remote import Unreachable
-from ralph.system.files import remove_tree
+from ralph.system.files import make_private_directory, remove_tree
+from ralph.system.leash import Leashed
 
 _ROUNDS = 8
 """How often the base may move under a check before the goal gives way."""
@@ -337,3 +339,39 @@ def _message(job: MergeJob) -> str:
         "Ralph-Cost-USD": "unknown" if job.cost_usd is None else repr(round(job.cost_usd, 12)),
     }
     return trees.squash_message(job.title, job.done, trailers)
+
+
+def check_checkout(
+    checkout: Path,
+    *,
+    flags: Sequence[str],
+    env: Mapping[str, str],
+    complaints: Path,
+    stop_requests: Callable[[], int],
+) -> CheckOutcome:
+    """Run the repository's check in a checkout, its setup first."""
+    make_private_directory(complaints.parent)
+    report: Mapping[str, object] = {}
+    argv = [sys.executable, "-P", "-m", "ralph", "check", "--json", *flags]
+    with Leashed(argv, cwd=checkout, environment=env, stderr_log=complaints) as child:
+        for line in child.lines(stop_requests):
+            with contextlib.suppress(ndjson.Malformed, UnicodeDecodeError):
+                report = ndjson.mapping(ndjson.decode(line.decode("utf-8")))
+        exit_code = child.exit_code
+    if stop_requests():
+        return CheckOutcome(None, "stopped")
+    if exit_code == 0 and report.get("exit_code") == 0:
+        return CheckOutcome(0, ndjson.text(report.get("output")))
+    if exit_code is not None and exit_code < 0:
+        return CheckOutcome(exit_code, f"killed by signal {-exit_code}")
+    said = ndjson.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
+    stage = ndjson.text(report.get("stage")) or "check"
+    how = _ended(report.get("exit_code", exit_code))
+    return CheckOutcome(exit_code or 1, f"the {stage} is red: {how}:\n{said}", how)
+
+
+def _ended(exit_code: object) -> str:
+    """How the check itself has ended, in a word."""
+    if not isinstance(exit_code, int):
+        return "out of time"
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit {exit_code}"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ralph.batch.bare import Bare
 from ralph.core.secrets import looks_secret
+from ralph.queue.repos.remote import Bare
 
 ENVRC = ".envrc"
 

@@ -13,11 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.batch.bare import UNTOUCHED, Bare, flat
 from ralph.core.errors import RepoError, UsageError
 from ralph.git.address import place_of
 from ralph.git.command import GitKilled, git_output, lived, run_clone, run_git, succeeded
-from ralph.queue.repos.remote import Upstream, beside
+from ralph.queue.repos.remote import UNTOUCHED, Bare, Upstream, beside, flat
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, replace_file
 
 _SETTINGS = {

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph.batch.plan import waits_in_vain, whole_order
 from ralph.cli.runs.tables import short_repos, waiting
-from ralph.queue.goals import BatchGoal, State
+from ralph.queue.goals import BatchGoal, State, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, Sight
 from ralph.queue.stats import Forecast
 from ralph.ui.draw import Line

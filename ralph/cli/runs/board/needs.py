@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.tables import next_step
-from ralph.queue.goals import BatchGoal, State
-from ralph.queue.open import naming
+from ralph.queue.goals import BatchGoal, State, naming
 from ralph.queue.stats import left_of
 from ralph.ui.draw import Line, Tone, cells, cut, width
 from ralph.ui.terminal import one_line

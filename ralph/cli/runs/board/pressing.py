@@ -7,8 +7,7 @@ from dataclasses import replace
 from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, place, shown
-from ralph.cli.runs.steering import LONGEST
-from ralph.queue.goals import BatchGoal, State
+from ralph.queue.goals import LONGEST, BatchGoal, State
 from ralph.ui.keys import Key, Paste, is_text
 
 _STATES = (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.DONE)

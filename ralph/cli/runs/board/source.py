@@ -5,14 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ralph.batch.admission import agent_of
-from ralph.batch.sole import serving
 from ralph.cli.runs.board.board import Board, Happening, lineup
 from ralph.core.errors import RalphError
 from ralph.queue.database import database_file
-from ralph.queue.goals import BatchGoal, State
+from ralph.queue.goals import BatchGoal, State, agent_of
 from ralph.queue.news import Bulletin
-from ralph.queue.open import Whereabouts
+from ralph.queue.open import Whereabouts, serving
 from ralph.queue.repos.remote import without_password
 from ralph.queue.stats import figures_of, foretold
 from ralph.queue.store import Store
