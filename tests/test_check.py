@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.check import Check, CheckReport, find_check, run_check
 from ralph.core.errors import UsageError
+from ralph.run.check import Check, CheckReport, find_check, run_check
 from ralph.system.guardian import Guardian
 
 PATH = os.environ["PATH"]

@@ -15,7 +15,7 @@ from ralph.core.run import CheckRecord, History, Iteration, Run
 from ralph.core.summary import RECENT, Condensed, Summary
 from ralph.core.text import fenced
 from ralph.core.verdict import PROMISE, Promise, Reply, Verdict
-from ralph.prompts import MAP, PromptError, Prompts
+from ralph.run.prompts import MAP, PromptError, Prompts
 
 RUN = Run(id="r", goal="speed", branch="main", base=None)
 

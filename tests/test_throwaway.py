@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph.cli.throwaway import LeftOut, ThrowawayClone
 from ralph.core.errors import DiskError
 from ralph.git.repo import open_repo
+from ralph.run.throwaway import LeftOut, ThrowawayClone
 from tests.support.git_repos import commit_all, git, make_repo
 
 

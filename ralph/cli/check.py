@@ -27,6 +27,6 @@ def check(
 
     heed_leash(environ.taken(LEASH))
 
-    from ralph.cli.checking import carry_out
+    from ralph.run.check_command import carry_out
 
     raise typer.Exit(carry_out(command, trusting=trust_envrc, as_json=as_json))

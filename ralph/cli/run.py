@@ -62,9 +62,9 @@ def run(
 
     heed_leash(environ.taken(LEASH))  # before all that takes time: who started us may be gone by now
 
-    from ralph.cli.prepare import RunFlags, look
-    from ralph.cli.prepare import dry_run as print_dry_run
-    from ralph.cli.pursuit import Pursuit
+    from ralph.run.prepare import RunFlags, look
+    from ralph.run.prepare import dry_run as print_dry_run
+    from ralph.run.start import Pursuit
 
     written = {
         "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,

@@ -24,8 +24,8 @@ def understand(
     Exit codes: 0 the map is written, 1 failed, 2 bad usage, 3 a bug in ralph, 6 blocked, 129/130/143 stopped by a
     signal.
     """
-    from ralph.cli.survey import SurveyFlags, Surveying
     from ralph.core.errors import UsageError
+    from ralph.run.understand import SurveyFlags, Surveying
     from ralph.ui.render import Detail
 
     if quiet and verbose:

@@ -602,5 +602,5 @@ def test_a_run_imports_neither_gitpython_nor_yaml(ralph: Ralph, claude_script: C
 
     assert done.exit_code == 0
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "ralph.loop" in imported
+    assert "ralph.run.loop" in imported
     assert [name for name in imported if name.startswith(("git.", "yaml"))] == []

@@ -7,7 +7,7 @@ from ralph.agents.base import Request
 from ralph.core.events import Event, Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
 from ralph.core.verdict import Reply, Verdict, without_promise
-from ralph.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
 from ralph.system.clock import Patience
 
 

@@ -14,7 +14,7 @@ from ralph.core.stall import Mark, words_of
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
 from ralph.system.clock import Patience
 
 

@@ -173,5 +173,5 @@ def _codebase_map(root: Path) -> str:
 @functools.cache
 def _shipped() -> Path:
     """The templates of the wheel, else those of the checkout."""
-    packaged = Path(__file__).parent / "_prompts"
-    return packaged if packaged.is_dir() else Path(__file__).parent.parent / "prompts"
+    packaged = Path(__file__).parent.parent / "_prompts"
+    return packaged if packaged.is_dir() else Path(__file__).parent.parent.parent / "prompts"

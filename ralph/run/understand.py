@@ -12,10 +12,6 @@ from pathlib import Path
 from ralph import __version__
 from ralph.agents.base import Request
 from ralph.cli.agents import choose_agent, require_file
-from ralph.cli.greeting import introduction, spent_tokens
-from ralph.cli.notices import note_on_stderr
-from ralph.cli.stage import Stage, refusing_a_bad_disk
-from ralph.cli.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_a_kill
 from ralph.config import settings
 from ralph.config.environment import Beginning, Surroundings, passed_over, stands, surround
 from ralph.config.paths import ralph_dir as paths_ralph_dir
@@ -26,9 +22,13 @@ from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.git.repo import Repo, open_repo
-from ralph.prompts import MAP, Prompts
 from ralph.recorder import Recorder
-from ralph.scouting import ScoutKit, Survey, scout
+from ralph.run.agent import Stage, refusing_a_bad_disk
+from ralph.run.observers import note_on_stderr
+from ralph.run.prompts import MAP, Prompts
+from ralph.run.report import introduction, spent_tokens
+from ralph.run.scout import ScoutKit, Survey, scout
+from ralph.run.throwaway import PASSES, LeftOut, ThrowawayClone, clean_up_after_a_kill
 from ralph.state import project
 from ralph.state.journal import Journal, LogFiles
 from ralph.state.lock import RepoLock

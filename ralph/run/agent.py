@@ -19,7 +19,7 @@ from ralph.core.limits import Limits
 from ralph.core.text import timestamp
 from ralph.core.usage import Spend
 from ralph.recorder import Recorder, Screen
-from ralph.session import Logs, SessionKit
+from ralph.run.session import Logs, SessionKit
 from ralph.state.inbox import Mailbox
 from ralph.state.journal import Journal
 from ralph.system import clock, environ
@@ -33,7 +33,7 @@ from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.render import Detail
 from ralph.ui.terminal import Outlet, Relay, terminal
 
-if TYPE_CHECKING:  # loaded where there is a terminal
+if TYPE_CHECKING:
     from ralph.ui.live import LiveView
 
 

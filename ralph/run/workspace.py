@@ -8,11 +8,6 @@ from dataclasses import replace
 
 from ralph import summaryfile
 from ralph.agents.base import Request
-from ralph.check import CheckReport, run_check
-from ralph.cli.continuing import SUMMARIZER
-from ralph.cli.prepare import Prepared
-from ralph.cli.stage import Stage
-from ralph.condensing import CondensingKit, condense
 from ralph.core.events import CheckStarted, Event, SessionStarted
 from ralph.core.guidance import Helm, Word
 from ralph.core.limits import Allowance, allowance, for_summary
@@ -21,9 +16,14 @@ from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.git import repo
 from ralph.git.repo import elsewhere, same_tree
-from ralph.loop import Kit
-from ralph.prompts import Prompts
 from ralph.recorder import Recorder
+from ralph.run.agent import Stage
+from ralph.run.check import CheckReport, run_check
+from ralph.run.loop import Kit
+from ralph.run.prepare import Prepared
+from ralph.run.prompts import Prompts
+from ralph.run.resume import SUMMARIZER
+from ralph.run.summarizer import CondensingKit, condense
 from ralph.state.inbox import Mailbox
 from ralph.state.journal import Journal, LogFiles, mode_of
 from ralph.state.project import Snapshot, Windows, listed

@@ -12,7 +12,7 @@ from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary, written
 from ralph.core.usage import Meter
 from ralph.core.verdict import Reply, Verdict
-from ralph.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
 
 
 class Held(Protocol):

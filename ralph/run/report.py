@@ -10,7 +10,6 @@ from pathlib import Path
 from ralph import __version__
 from ralph.agents.base import OWN_TRANSCRIPTS
 from ralph.cli.agents import ChosenAgent
-from ralph.cli.prepare import Prepared
 from ralph.core.errors import RalphError
 from ralph.core.limits import Limit, Reasoning, told_limits
 from ralph.core.run import Run, RunResult
@@ -20,7 +19,8 @@ from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
 from ralph.git import repo
 from ralph.git.repo import size_of_changes
-from ralph.loop import STALLED
+from ralph.run.loop import STALLED
+from ralph.run.prepare import Prepared
 
 Lines = Iterator[tuple[str, str]]
 

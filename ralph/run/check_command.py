@@ -7,8 +7,6 @@ from pathlib import Path
 
 import typer
 
-from ralph.check import Check, CheckReport, find_check, find_setup, require_program, run_check
-from ralph.cli.stage import Stage, refusing_a_bad_disk
 from ralph.config import paths, settings
 from ralph.config.environment import Beginning, passed_over, stands, surround
 from ralph.config.trust import refuse_sessions
@@ -16,6 +14,8 @@ from ralph.core import ndjson
 from ralph.core.errors import Interrupted, UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
+from ralph.run.agent import Stage, refusing_a_bad_disk
+from ralph.run.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.state import project
 from ralph.system import environ
 from ralph.ui.render import Detail

@@ -8,13 +8,13 @@ from ralph import summaryfile
 from ralph.accounts import recall
 from ralph.agents.registry import account_of, find_transcript
 from ralph.cli.agents import estimate
-from ralph.cli.prepare import Prepared
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money
 from ralph.core.usage import Spend
 from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
+from ralph.run.prepare import Prepared
 from ralph.state.journal import Journal, Saved, mode_of
 from ralph.summaryfile import Unusable
 
