@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ralph.accounts import recall
 from ralph.agents.base import Account
 from ralph.agents.codex import CodexTranscript
 from ralph.agents.registry import account_of
 from ralph.core.events import Usage
+from ralph.run.agent import recall
 
 THREAD = "01a1e3c5-6d1a-7df1-9b47-850644a54068"
 STARTED = json.dumps({"type": "thread.started", "thread_id": THREAD})

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ralph import summaryfile
 from ralph.core.summary import Condensed, Rhythm, Summary, written
 from ralph.core.usage import Spend
-from ralph.summaryfile import Unusable
+from ralph.run import summarizer
+from ralph.run.summarizer import Unusable
 from tests.support.rows import rows
 
 USUAL = Rhythm()
@@ -99,7 +99,7 @@ def test_a_summary_that_was_made_forgets_the_failure_before() -> None:
 
 def test_the_file_says_first_what_it_covers_and_of_which_run(tmp_path: Path) -> None:
     path = tmp_path / "summary.md"
-    summaryfile.store(path, Summary(15, "It went well."), run="0123456789ab", goal="speed")
+    summarizer.store(path, Summary(15, "It went well."), run="0123456789ab", goal="speed")
     assert path.read_text() == "# Iterations 1-15 of run 0123456789ab, goal speed\n\nIt went well.\n"
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -109,8 +109,8 @@ def test_the_file_says_first_what_it_covers_and_of_which_run(tmp_path: Path) -> 
 def test_what_is_kept_is_read_back_to_the_letter(tmp_path: Path, text: str) -> None:
     path = tmp_path / "summary.md"
     summary = written(7, text)
-    summaryfile.store(path, summary, run="r", goal="g")
-    assert summaryfile.stored(path, run="r") == summary
+    summarizer.store(path, summary, run="r", goal="g")
+    assert summarizer.stored(path, run="r") == summary
 
 
 def test_of_a_long_one_both_ends_are_kept_and_read_back(tmp_path: Path) -> None:
@@ -119,12 +119,12 @@ def test_of_a_long_one_both_ends_are_kept_and_read_back(tmp_path: Path) -> None:
     assert len(summary.text) < 12_100
     assert summary.text.startswith("first ")
     assert summary.text.endswith(" last")
-    summaryfile.store(path, summary, run="r", goal="g")
-    assert summaryfile.stored(path, run="r") == summary
+    summarizer.store(path, summary, run="r", goal="g")
+    assert summarizer.stored(path, run="r") == summary
 
 
 def test_without_a_file_there_is_no_summary(tmp_path: Path) -> None:
-    assert summaryfile.stored(tmp_path / "summary.md", run="r") is None
+    assert summarizer.stored(tmp_path / "summary.md", run="r") is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_without_a_file_there_is_no_summary(tmp_path: Path) -> None:
 def test_what_cannot_be_believed_is_not(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "summary.md"
     path.write_bytes(content)
-    found = summaryfile.stored(path, run="r")
+    found = summarizer.stored(path, run="r")
     assert isinstance(found, Unusable)
     assert why in found.reason
 
@@ -152,4 +152,4 @@ def test_what_cannot_be_believed_is_not(tmp_path: Path, content: bytes, why: str
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
 def test_what_is_no_file_is_no_summary_and_holds_nobody_up(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "summary.md")
-    assert summaryfile.stored(tmp_path / "summary.md", run="r") == Unusable("it is no plain file")
+    assert summarizer.stored(tmp_path / "summary.md", run="r") == Unusable("it is no plain file")

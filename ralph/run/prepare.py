@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.agents.base import Runner
-from ralph.cli.agents import ChosenAgent, choose_agent, require_file
 from ralph.config import paths, settings
 from ralph.config.files import read_goal
 from ralph.config.settings import Settings
@@ -21,6 +20,7 @@ from ralph.core.run import Run
 from ralph.core.usage import Spend
 from ralph.git.address import clone_path, require_source
 from ralph.git.repo import Repo, clone, open_repo, require_branch_name
+from ralph.run.agent import ChosenAgent, choose_agent, require_file
 from ralph.run.check import Check, find_check
 from ralph.run.prompts import Prompts
 from ralph.state import project

@@ -5,20 +5,21 @@ import math
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import __version__
 from ralph.agents.base import OWN_TRANSCRIPTS
-from ralph.cli.agents import ChosenAgent
 from ralph.core.errors import RalphError
 from ralph.core.limits import Limit, Reasoning, told_limits
 from ralph.core.run import Run, RunResult
 from ralph.core.status import Stopwatch
-from ralph.core.text import format_duration, format_money, plural
+from ralph.core.text import both_ends, fenced, format_duration, format_money, plural
 from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
 from ralph.git import repo
 from ralph.git.repo import size_of_changes
+from ralph.run.agent import ChosenAgent
 from ralph.run.loop import STALLED
 from ralph.run.prepare import Prepared
 
@@ -207,3 +208,63 @@ def _again() -> str:
 def _words() -> list[str]:
     """The command as given, without the flags that would begin anew, or trust what stands by then."""
     return ["ralph", *(word for word in sys.argv[1:] if word not in ("--fresh", "--trust-envrc"))]
+
+
+_LONGEST_SUMMARY = 2000
+_MOST_ITERATIONS = 20
+"""Those before are told by the commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the run itself does not know."""
+
+    title: str
+    goal_path: Path
+    repo: Path
+    check: str
+    check_output: str
+    """What it said last, on whichever iteration; empty if it never ran."""
+    changes: str
+    logs: Path
+
+
+def dossier(run: Run, reason: str, facts: Facts) -> str:
+    """Tell what was wanted, what was tried, what the check said, what changed, what it cost and where to look."""
+    cost = format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown"
+    tokens = f"{run.spend.tokens:,} tokens" if run.spend.knows_tokens else "tokens unknown"
+    summary = run.condensed.summary
+    apart = run.history.since(run.condensed.through)
+    recent = apart[-_MOST_ITERATIONS:]
+    earlier = len(apart) - len(recent)
+    lines = [
+        f"# {facts.title}",
+        "",
+        f"ralph stopped here: {reason}.",
+        "",
+        f"- goal: `{facts.goal_path}`",
+        f"- repository: `{facts.repo}`, branch `{run.branch or '(detached HEAD)'}`",
+        f"- commits: `git -C {facts.repo} log {run.base or ''}{'..' if run.base else ''}{run.tip or 'HEAD'}`",
+        f"- spent: {cost}, {tokens}; {len(run.history.iterations)} iterations, {run.failed} failed sessions",
+        f"- raw logs: `{facts.logs}`",
+        "",
+        "## What was tried",
+        "",
+    ]
+    if summary is not None:
+        lines += [f"### Iterations 1-{summary.through}, condensed", "", fenced(summary.text), ""]
+    if earlier:
+        lines += [f"{earlier} {'more' if summary else 'earlier'} iterations are told by their commits.", ""]
+    for item in recent:
+        said = both_ends(item.summary, _LONGEST_SUMMARY)
+        lines += [f"### Iteration {item.number}, commit {item.commit[:10]}", "", fenced(said), ""]
+    lines += ["## The last check", ""]
+    if not facts.check:
+        lines += ["There is none.", ""]
+    elif not facts.check_output:
+        lines += [f"`{facts.check}` never ran: no session claimed DONE.", ""]
+    else:
+        on = "on the last iteration" if run.check is not None else "on an earlier iteration"
+        lines += [f"`{facts.check}`, {on}, said:", "", fenced(facts.check_output), ""]
+    lines += ["## What changed in all", "", fenced(facts.changes or "nothing that was committed"), ""]
+    return "\n".join(lines)

@@ -1,25 +1,119 @@
 """Which run a start takes up: the unfinished one, as its directory or its commits tell, or none."""
 
 import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from ralph import summaryfile
-from ralph.accounts import recall
 from ralph.agents.registry import account_of, find_transcript
-from ralph.cli.agents import estimate
+from ralph.agents.transcript import Transcript, events_in
 from ralph.core.errors import BlockedError, UsageError
-from ralph.core.run import Run
+from ralph.core.events import SessionStarted, Usage
+from ralph.core.ndjson import Oversized, lines_in
+from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
 from ralph.core.summary import Rhythm, Summary
-from ralph.core.text import format_money
-from ralph.core.usage import Spend
-from ralph.recovery import rebuilt_run, reconciled, spend_in_commits, spend_in_log
+from ralph.core.text import format_money, timestamp
+from ralph.core.usage import Meter, Spend
+from ralph.run import summarizer
+from ralph.run.agent import estimate, recall
 from ralph.run.prepare import Prepared
+from ralph.run.summarizer import SUMMARIZER, Unusable
 from ralph.state.journal import Journal, Saved, mode_of
-from ralph.summaryfile import Unusable
 
-SUMMARIZER = "summarizer"
-"""The mode of sessions that condense, as it stands in the names of their logs."""
+_CHUNK = 1 << 20
+
+
+class Commit(Protocol):
+    """A commit that may be an iteration's."""
+
+    @property
+    def sha(self) -> str: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def message(self) -> str: ...
+
+
+def rebuilt_run(goal: str, branch: str, commits: Sequence[Commit]) -> Run | None:
+    """Make a lost run again from its commits: of the runs of this goal on the branch, the newest."""
+    ours = [(commit, said) for commit, said in _read(commits) if said.goal == goal]
+    if not ours:
+        return None
+    newest = ours[-1][1].run
+    spend = spend_in_commits(newest, commits)
+    return Run(id=newest, goal=goal, branch=branch, base=None, history=_history(newest, ours), spend=spend)
+
+
+def spend_in_commits(run: str, commits: Sequence[Commit]) -> Spend:
+    """What the run's commits say was spent. Each figure is cumulative: one that is smaller was not written by ralph."""
+    spend = Spend()
+    for _, said in _read(commits):
+        if said.run == run:
+            spend = spend.at_least(said.spend)
+    return spend
+
+
+def reconciled(run: Run, commits: Sequence[Commit], through: int | None = None) -> tuple[Run, list[str]]:
+    """Set the run's history to what is committed, and say what that changed.
+
+    `through` is the last iteration that its notes and check know of, where that was saved.
+    """
+    history = _history(run.id, _read(commits))
+    recorded = {item.commit: item for item in run.history.iterations}
+    history = History(tuple(_trusted(recorded.get(item.commit), item) for item in history.iterations))
+    after, before = (known.next_number - 1 for known in (history, run.history))
+    before = before if through is None else min(before, through)
+    if history == run.history and after == before:
+        return run, []
+    if after > before:
+        return (
+            replace(run, history=history, failures=0, notes=(), check=None),
+            [f"iteration {after} was committed but not recorded; it counts"],
+        )
+    return replace(run, history=history, check=None), [f"the branch holds iterations up to {after}; that counts"]
+
+
+def spend_in_log(
+    log: Path, transcript: Transcript, price: Callable[[Usage], Usage], recall: Callable[[str], Sequence[bytes]]
+) -> Spend:
+    """Count what a session reported in its raw log, by the same path as when it ran; `recall` adds its own account."""
+    meter, session = Meter(), ""
+
+    def lines() -> Iterator[bytes | Oversized]:
+        with log.open("rb") as file:
+            yield from lines_in(iter(lambda: file.read(_CHUNK), b""))
+        yield from recall(session)  # also where its last turn ended well: another may have begun
+
+    for event in events_in(lines(), transcript):
+        match event:
+            case Usage():
+                meter = meter.metered(price(event))
+            case SessionStarted():
+                session = event.session_id
+            case _:
+                pass
+    return meter.total
+
+
+def _trusted(recorded: Iteration | None, committed: Iteration) -> Iteration:
+    """The record has the better words and time, but only if it speaks of the same iteration."""
+    same = recorded is not None and (recorded.number, recorded.verdict) == (committed.number, committed.verdict)
+    return recorded if recorded is not None and same else committed
+
+
+def _read(commits: Sequence[Commit]) -> list[tuple[Commit, IterationMessage]]:
+    return [(commit, said) for commit in commits if (said := read_message(commit.message)) is not None]
+
+
+def _history(run: str, commits: Sequence[tuple[Commit, IterationMessage]]) -> History:
+    return History(
+        tuple(
+            Iteration(said.iteration, timestamp(commit.at), said.summary, commit.sha, said.verdict)
+            for commit, said in commits
+            if said.run == run
+        )
+    )
 
 
 def new_run_id() -> str:
@@ -143,7 +237,7 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
 
 def _with_summary(run: Run, journal: Journal, rhythm: Rhythm) -> tuple[Run, list[str]]:
     """Take up the summary of the run's older iterations, if it is there and speaks of those that are committed."""
-    kept = summaryfile.stored(journal.summary, run=run.id)
+    kept = summarizer.stored(journal.summary, run=run.id)
     not_before = run.condensed.not_before
     # Put off by more than the rhythm, it was put off by iterations that the branch holds no longer.
     condensed = run.condensed.put_off(not_before if not_before <= run.finished + rhythm.every else 0)

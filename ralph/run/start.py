@@ -4,7 +4,6 @@ import contextlib
 import time
 from dataclasses import replace
 
-from ralph.cli.agents import version_of
 from ralph.config.environment import Beginning, passed_over, stands, surround
 from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
@@ -13,15 +12,13 @@ from ralph.core.guidance import Act, Receipt, Word
 from ralph.core.run import Run, RunResult
 from ralph.core.status import Stopwatch
 from ralph.core.text import both_ends, timestamp
-from ralph.dossier import Facts, dossier
 from ralph.git.repo import changes, open_repo
-from ralph.recorder import Recorder
-from ralph.run.agent import Stage, refusing_a_bad_disk
+from ralph.run.agent import Stage, refusing_a_bad_disk, version_of
 from ralph.run.check import require_program
 from ralph.run.loop import STALLED, pursue
-from ralph.run.observers import RunNotices, note_on_stderr
+from ralph.run.observers import Recorder, RunNotices, note_on_stderr
 from ralph.run.prepare import Asked, RunFlags, settle
-from ralph.run.report import farewell, greeting, next_steps
+from ralph.run.report import Facts, dossier, farewell, greeting, next_steps
 from ralph.run.resume import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.run.throwaway import clean_up_after_a_kill
 from ralph.run.workspace import Workplace

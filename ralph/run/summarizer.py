@@ -1,7 +1,9 @@
 """A summarizer's session: what stands for the older iterations in later prompts. It may fail; the run goes on."""
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from ralph.agents.base import Request
@@ -13,6 +15,7 @@ from ralph.core.summary import Rhythm, Summary, written
 from ralph.core.usage import Meter
 from ralph.core.verdict import Reply, Verdict
 from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.system.files import replace_file
 
 
 class Held(Protocol):
@@ -112,3 +115,45 @@ def _tell_deeds(before: Collection[str], kit: CondensingKit) -> None:
     if changed := [path for path in kit.changes() if path not in before]:
         shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         kit.observe(Text(Tag.SYS, f"the summarizer was to change nothing, but did: {shown}; the next commit holds it"))
+
+
+_FIRST_LINE = re.compile(r"# Iterations 1-([1-9][0-9]{0,8}) of run (\S+), goal (\S+)")
+_LARGEST = 1 << 16
+"""Bytes; none that ralph writes is longer, and all of it goes into prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A file that does not say what this run has done."""
+
+    reason: str
+
+
+def store(path: Path, summary: Summary, *, run: str, goal: str) -> None:
+    """Write the summary; its first line says what it covers, and of which run."""
+    replace_file(path, f"# Iterations 1-{summary.through} of run {run}, goal {goal}\n\n{summary.text}\n")
+
+
+def stored(path: Path, *, run: str) -> Summary | Unusable | None:
+    """Read the summary of this run back, or say why it cannot be; None: there is none."""
+    if not path.is_file():
+        return Unusable("it is no plain file") if path.exists() else None
+    try:
+        with path.open("rb") as file:  # as bytes: a carriage return within it stays one
+            data = file.read(_LARGEST + 1)
+        first, _, rest = data.decode("utf-8").partition("\n")
+    except OSError as error:
+        return Unusable(f"it cannot be read: {error.strerror}")
+    except UnicodeDecodeError as error:
+        return Unusable(f"it is not UTF-8 text (byte {error.start})")
+    said = _FIRST_LINE.fullmatch(first)
+    text = rest.strip()
+    if said is None or not text or len(data) > _LARGEST:
+        return Unusable("it is damaged")
+    if said[2] != run:
+        return Unusable(f"it is of run {said[2]}")
+    return Summary(int(said[1]), text)
+
+
+SUMMARIZER = "summarizer"
+"""The mode of sessions that condense, as it stands in the names of their logs."""

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from ralph import __version__
 from ralph.agents.base import Request
-from ralph.cli.agents import choose_agent, require_file
 from ralph.config import settings
 from ralph.config.environment import Beginning, Surroundings, passed_over, stands, surround
 from ralph.config.paths import ralph_dir as paths_ralph_dir
@@ -22,9 +21,8 @@ from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.git.repo import Repo, open_repo
-from ralph.recorder import Recorder
-from ralph.run.agent import Stage, refusing_a_bad_disk
-from ralph.run.observers import note_on_stderr
+from ralph.run.agent import Stage, choose_agent, refusing_a_bad_disk, require_file
+from ralph.run.observers import Recorder, note_on_stderr
 from ralph.run.prompts import MAP, Prompts
 from ralph.run.report import introduction, spent_tokens
 from ralph.run.scout import ScoutKit, Survey, scout

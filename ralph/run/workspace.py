@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ralph import summaryfile
 from ralph.agents.base import Request
 from ralph.core.events import CheckStarted, Event, SessionStarted
 from ralph.core.guidance import Helm, Word
@@ -16,14 +15,14 @@ from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.git import repo
 from ralph.git.repo import elsewhere, same_tree
-from ralph.recorder import Recorder
+from ralph.run import summarizer
 from ralph.run.agent import Stage
 from ralph.run.check import CheckReport, run_check
 from ralph.run.loop import Kit
+from ralph.run.observers import Recorder
 from ralph.run.prepare import Prepared
 from ralph.run.prompts import Prompts
-from ralph.run.resume import SUMMARIZER
-from ralph.run.summarizer import CondensingKit, condense
+from ralph.run.summarizer import SUMMARIZER, CondensingKit, condense
 from ralph.state.inbox import Mailbox
 from ralph.state.journal import Journal, LogFiles, mode_of
 from ralph.state.project import Snapshot, Windows, listed
@@ -120,7 +119,7 @@ class Workplace:
         )
 
     def _store_summary(self, run: Run, summary: Summary) -> None:
-        summaryfile.store(self.journal.summary, summary, run=run.id, goal=run.goal)
+        summarizer.store(self.journal.summary, summary, run=run.id, goal=run.goal)
 
     def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
         prompts = Prompts(self.repo.root / ".ralph" / "prompts")
