@@ -61,8 +61,8 @@ def bulletin() -> Bulletin:
 
 
 def by_ralph(store: Store, folder: Path) -> None:
-    from ralph.cli.runs.board.drawing import Drawing, Ground
     from ralph.cli.runs.board.source import Source
+    from ralph.dashboard.screen import Drawing, Ground
     from ralph.queue.open import Whereabouts
 
     place = Whereabouts(default_url(folder), folder, {}, GOALS, "claude")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from ralph.cli.runs.progress import Progress
+from ralph.dashboard.lines import Progress
 from ralph.queue.goals import State
 from ralph.queue.news import Kind, News
 from tests.board.boards import goal

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.cli.runs.tables import cost, next_step, tally
+from ralph.dashboard.report import cost, next_step, tally
 from ralph.queue.goals import State
 from ralph.queue.open import Whereabouts
 from tests.board.boards import goal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ralph.cli.runs.board.board import Board, Happening, Transcript, lineup
+from ralph.dashboard.board import Board, Happening, Transcript, lineup
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget, Bulletin, Sight
 from ralph.queue.stats import figures_of, foretold

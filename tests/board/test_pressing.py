@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.cli.runs.board.board import Board, lineup
-from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
-from ralph.cli.runs.board.pressing import answered, press, press_all
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, shown
+from ralph.dashboard.board import Board, lineup
+from ralph.dashboard.frame import frame
+from ralph.dashboard.view import answered, press, press_all
 from ralph.queue.goals import State
 from ralph.queue.news import Budget
 from ralph.ui.draw import plain

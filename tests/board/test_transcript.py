@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ralph.cli.runs.board.board import Transcript
-from ralph.cli.runs.board.compose import frame
-from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
 from ralph.core import ndjson
 from ralph.core.events import (
@@ -26,6 +23,9 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.records import to_json
+from ralph.dashboard.board import Transcript
+from ralph.dashboard.frame import frame
+from ralph.dashboard.transcript import Reading
 from ralph.queue.news import Sight
 from ralph.ui.draw import painted, plain, width
 from ralph.ui.render import Detail

@@ -34,8 +34,9 @@ def add(
     as_json: flags.AsJson = False,
 ) -> None:
     """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
-    from ralph.cli.runs import documents, tables
+    from ralph.cli.runs import documents
     from ralph.core import ndjson
+    from ralph.dashboard import report
     from ralph.queue.goals import State
     from ralph.queue.news import PAUSED
     from ralph.queue.open import alone, made, whereabouts
@@ -51,7 +52,7 @@ def add(
         rows = [{**documents.row(each.goal, cut_off=cut_off), "what": each.what} for each in submitted]
         typer.echo(ndjson.encode(rows))
         return
-    typer.echo("\n".join(tables.submitted(submitted, cut_off=cut_off)))
+    typer.echo("\n".join(report.submitted(submitted, cut_off=cut_off)))
     if drafts := [each.goal.label for each in submitted if each.goal.state is State.DRAFT]:
         step = f"let {'it' if len(drafts) == 1 else 'them'} start with: ralph-runs queue {' '.join(drafts)}"
         typer.echo(f"\n{place.step(step)}")

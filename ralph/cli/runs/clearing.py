@@ -74,8 +74,8 @@ def _collect(db: str | None, *, delete: bool, as_json: bool) -> None:
 
 def _force(words: Sequence[str], db: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Remove the clones of the goals that the user names, once he knows what is lost with them."""
-    from ralph.cli.runs import tables
     from ralph.core.errors import UsageError
+    from ralph.dashboard import report
     from ralph.queue.gc import settled, weigh
     from ralph.queue.open import find, whereabouts
 
@@ -89,7 +89,7 @@ def _force(words: Sequence[str], db: str | None, *, dry_run: bool, as_json: bool
     found = clearing.forced(goals)
     goes = any(holding.goes for holding in found)
     if goes and (not as_json or (_is_asked() and not dry_run)):
-        typer.echo("\n".join(tables.losses(found, place.ralph_dir)), err=as_json)
+        typer.echo("\n".join(report.losses(found, place.ralph_dir)), err=as_json)
     if goes and not dry_run and not _agrees():
         typer.echo("nothing was removed", err=as_json)
         raise typer.Exit(_FAILED)
@@ -172,11 +172,12 @@ def _show(
     forced: bool = False,
 ) -> None:
     """Say what was found; `moved`: bytes that the mirrors have taken over."""
-    from ralph.cli.runs import documents, tables
+    from ralph.cli.runs import documents
     from ralph.core import ndjson
+    from ralph.dashboard import report
 
     if as_json:
         typer.echo(ndjson.encode(documents.clearing(found, moved, deleted=delete)))
     else:
-        told = tables.clearing(found, place.ralph_dir, moved, deleted=delete, forced=forced, flag=place.flag)
+        told = report.clearing(found, place.ralph_dir, moved, deleted=delete, forced=forced, flag=place.flag)
         typer.echo("\n".join(told))

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ralph.cli.runs import tables
 from ralph.core.errors import BUG, RalphError, exit_code_of
+from ralph.dashboard import report
 from ralph.queue.goals import LIMIT, BatchGoal
 from ralph.queue.news import Kind, News, Worked
 from ralph.queue.open import Whereabouts
@@ -35,7 +35,7 @@ class BatchNotices:
         """
         if worked.exit_code != LIMIT:
             return worked.over
-        text = f"{worked.over}; {tables.tally(goals, cut_off=True)}"
+        text = f"{worked.over}; {report.tally(goals, cut_off=True)}"
         again = f"go on, with a new budget: ralph-runs {command}{self._db}"
         self._notifier.tell(Notice(Occasion.BUDGET, time.time(), text, exit_code=worked.exit_code, next=again))
         return f"{worked.over}; {again}"

@@ -20,8 +20,8 @@ _MOST_REASONS = 10
 
 def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show the queue in figures: states, attempts, cost, tokens and time, failures, and what is left to come."""
-    from ralph.cli.runs import tables
     from ralph.core import ndjson
+    from ralph.dashboard import report
     from ralph.queue.goals import agent_of
     from ralph.queue.news import PAUSED
     from ralph.queue.open import existing, is_cut_off, missing, whereabouts
@@ -39,7 +39,7 @@ def stats(db: flags.Db = None, as_json: flags.AsJson = False) -> None:
         found = {**counted.document(), "forecast": None if foretold is None else asdict(foretold), "paused": paused}
         typer.echo(ndjson.encode(found))
     elif goals:
-        lines = _lines(counted, foretold, tables.tally(goals, cut_off=is_cut_off(place, goals)))
+        lines = _lines(counted, foretold, report.tally(goals, cut_off=is_cut_off(place, goals)))
         typer.echo("\n".join([*lines, *(["", place.step(PAUSED)] if paused else [])]))
     else:
         what = missing(place) if store is None else "the queue is empty"

@@ -22,8 +22,9 @@ def list_(
     as_json: flags.AsJson = False,
 ) -> None:
     """List the goals of the queue: where each stands, and what it has cost."""
-    from ralph.cli.runs import documents, tables
+    from ralph.cli.runs import documents
     from ralph.core import ndjson
+    from ralph.dashboard import report
     from ralph.queue.news import PAUSED
     from ralph.queue.open import existing, is_cut_off, missing, whereabouts
 
@@ -37,9 +38,9 @@ def list_(
         typer.echo(ndjson.encode([documents.row(goal, cut_off=cut_off) for goal in goals]))
     elif goals:
         paused = [place.step(PAUSED)] if store is not None and store.paused else []
-        typer.echo("\n".join([*tables.overview(goals, everything, cut_off=cut_off, flag=place.flag), *paused]))
+        typer.echo("\n".join([*report.overview(goals, everything, cut_off=cut_off, flag=place.flag), *paused]))
     elif everything:
-        typer.echo(f"no goal is {wanted}; {tables.tally(everything, cut_off=cut_off)}")
+        typer.echo(f"no goal is {wanted}; {report.tally(everything, cut_off=cut_off)}")
     else:
         what = missing(place) if store is None else "the queue is empty"
         typer.echo(f"{what}; {place.step('add goals with: ralph-runs add GOAL.md --queue')}")
@@ -47,8 +48,9 @@ def list_(
 
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show a goal: its state and why, attempts, cost, branch, clone, what it comes after, history, the next step."""
-    from ralph.cli.runs import documents, tables
+    from ralph.cli.runs import documents
     from ralph.core import ndjson
+    from ralph.dashboard import report
     from ralph.queue.open import find, whereabouts
 
     place = whereabouts(db)
@@ -57,13 +59,13 @@ def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> 
     if as_json:
         typer.echo(ndjson.encode(documents.document(known)))
     else:
-        typer.echo("\n".join(tables.details(known, store.goals(), flag=place.flag)))
+        typer.echo("\n".join(report.details(known, store.goals(), flag=place.flag)))
 
 
 def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known":
     """Look up what there is of a goal besides its row."""
-    from ralph.cli.runs import tables
     from ralph.cli.runs.documents import Known
+    from ralph.dashboard import report
     from ralph.queue.gc import kept
     from ralph.queue.open import is_cut_off
     from ralph.queue.paths import premises
@@ -79,7 +81,7 @@ def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known"
         # A branch that is merged is removed from the mirror: one that is there has work that is nowhere else.
         mirror=bare.path if has_mirror and bare.commit_at(f"refs/heads/{goal.branch}") else None,
         kept=kept(bare, working, goal.branch) if has_mirror else [],
-        look=tables.look_at_kept(bare.path, working, goal.branch),
+        look=report.look_at_kept(bare.path, working, goal.branch),
         cut_off=is_cut_off(place, [goal]),
         paused=store.paused,
     )

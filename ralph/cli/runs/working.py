@@ -14,7 +14,7 @@ from ralph.cli.runs import flags
 from ralph.core.errors import UsageError
 
 if TYPE_CHECKING:  # loaded when a command is called
-    from ralph.cli.runs.progress import Progress
+    from ralph.dashboard.lines import Progress
     from ralph.queue.goals import BatchGoal, MergeMode, Submission
     from ralph.queue.news import Budget, Bulletin, Worked
     from ralph.queue.open import Whereabouts
@@ -85,7 +85,7 @@ def run(
     batch = read(sources or [], said, place)
     rules = _rules(place, said.merge, merge_unproven=merge_unproven)
     if dry_run:
-        from ralph.cli.runs.intentions import Intentions
+        from ralph.dashboard.dry_run import Intentions
 
         Intentions(place, batch.submissions, rules.merge, budget).show(as_json=as_json)
         return
@@ -140,7 +140,7 @@ class _Order:
     @property
     def progress(self) -> "Progress":
         """A screen of the kind that is wanted."""
-        from ralph.cli.runs.progress import Progress
+        from ralph.dashboard.lines import Progress
 
         return Progress(as_json=self.as_json, quiet=self.quiet, flag=self.place.flag)
 
@@ -153,9 +153,9 @@ class _Order:
         screen = terminal(sys.stdout, self.place.env)
         if self.as_json or self.quiet or not screen.lively or not is_attended(sys.stdin):
             return nullcontext()
-        from ralph.cli.runs.board.drawing import Ground
         from ralph.cli.runs.board.showing import Showing
         from ralph.cli.runs.board.source import Source
+        from ralph.dashboard.screen import Ground
 
         ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
         return Showing(ground, Source(self.place, store, bulletin), self.place, store, progress, signals)

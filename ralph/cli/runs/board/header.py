@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from ralph.cli.runs.board.board import Board
 from ralph.core.text import format_count, format_money
+from ralph.dashboard.board import Board
 from ralph.queue.goals import State
 from ralph.queue.stats import left_of
 from ralph.ui.draw import Line, Tone, alarm, cells, gauge, joined, lasting, line, plain

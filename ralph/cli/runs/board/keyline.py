@@ -1,7 +1,7 @@
 """The last line: the keys, or what is asked and typed, or what came of the last key; and the page of help."""
 
-from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen
+from ralph.dashboard.board import Board
 from ralph.ui.draw import Line, Tone, joined, letters_within, line, width
 from ralph.ui.terminal import flat
 

@@ -2,8 +2,8 @@
 
 import time
 
-from ralph.cli.runs.board.board import Board
-from ralph.cli.runs.board.table import merging_now
+from ralph.dashboard.board import Board
+from ralph.dashboard.table import merging_now
 from ralph.ui.draw import Line, Tone, lasting
 
 _LABEL = 9

@@ -3,9 +3,9 @@
 import threading
 from types import TracebackType
 
-from ralph.cli.runs.board.drawing import Drawing, Ground
 from ralph.cli.runs.board.source import Source
-from ralph.cli.runs.progress import Progress
+from ralph.dashboard.lines import Progress
+from ralph.dashboard.screen import Drawing, Ground
 from ralph.queue.open import Whereabouts
 from ralph.queue.store import Store
 from ralph.system.signals import SIGINT, Signals

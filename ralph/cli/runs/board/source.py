@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ralph.cli.runs.board.board import Board, Happening, lineup
 from ralph.core.errors import RalphError
+from ralph.dashboard.board import Board, Happening, lineup
 from ralph.queue.database import database_file
 from ralph.queue.goals import BatchGoal, State, agent_of
 from ralph.queue.news import Bulletin

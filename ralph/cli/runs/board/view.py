@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ralph.cli.runs.board.board import Board
+from ralph.dashboard.board import Board
 from ralph.queue.goals import BatchGoal, State
 
 

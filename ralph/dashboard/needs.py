@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ralph.cli.runs.board.board import Board
-from ralph.cli.runs.tables import next_step
+from ralph.dashboard.board import Board
+from ralph.dashboard.report import next_step
 from ralph.queue.goals import BatchGoal, State, naming
 from ralph.queue.stats import left_of
 from ralph.ui.draw import Line, Tone, cells, cut, width

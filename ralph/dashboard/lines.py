@@ -6,9 +6,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from ralph.cli.runs import documents, tables
+from ralph.cli.runs import documents
 from ralph.core import ndjson
 from ralph.core.text import timestamp
+from ralph.dashboard import report
 from ralph.queue.goals import BatchGoal, State, naming
 from ralph.queue.news import PAUSED, Kind, News
 from ralph.queue.store import Submitted
@@ -75,7 +76,7 @@ class Progress:
             rows = [{**documents.row(each.goal), "what": each.what} for each in goals]
             self._write_json("submitted", {"goals": rows, "also": others})
         elif not self._quiet:
-            self._write_lines([*tables.submitted(goals), *([self._others] if others else []), ""])
+            self._write_lines([*report.submitted(goals), *([self._others] if others else []), ""])
 
     def __call__(self, news: News) -> None:
         """Show something that has happened."""
@@ -131,7 +132,7 @@ class Progress:
         elif worked:
             # Whatever still runs is left behind: the worker goes.
             self._write_lines(
-                [*([] if self._is_apart else [""]), *tables.overview(worked, goals, cut_off=True, flag=self._flag)]
+                [*([] if self._is_apart else [""]), *report.overview(worked, goals, cut_off=True, flag=self._flag)]
             )
             if waiting:
                 self._write_lines([f"and {waiting} more in the queue, not begun: ralph-runs list{self._flag}"])
@@ -142,7 +143,7 @@ class Progress:
                 self._write_lines([f"what is stuck, and what to do: {step}"])
         else:
             queued = any(goal.state in (State.QUEUED, State.RUNNING) for goal in goals)
-            whole = f"{tables.tally(goals, cut_off=True)}" if goals else ""
+            whole = f"{report.tally(goals, cut_off=True)}" if goals else ""
             said = [] if queued else ["nothing is queued"]
             self._write_lines([f"no goal was worked on: {'; '.join([*said, *([whole] if whole else [])])}"])
         last = [words for words in (over, again) if words]

@@ -7,12 +7,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ralph.cli.runs import documents
-from ralph.cli.runs.tables import waiting
 from ralph.config import settings
 from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
+from ralph.dashboard.report import waiting
 from ralph.queue.database import default_url
 from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, whole_order
 from ralph.queue.news import Budget

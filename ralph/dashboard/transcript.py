@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from ralph.cli.runs.board.board import Transcript
 from ralph.cli.runs.runfile import RunFile, event_in, framed
 from ralph.core.status import Standing
 from ralph.core.usage import Meter, Spend
+from ralph.dashboard.board import Transcript
 from ralph.queue.news import Sight
 from ralph.ui.draw import Line, Tone
 from ralph.ui.footer import status_line

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph.cli.runs.tables import short_repos, waiting
+from ralph.dashboard.report import short_repos, waiting
 from ralph.queue.goals import BatchGoal, State, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, Sight
 from ralph.queue.stats import Forecast

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ralph.cli.runs.board.board import Board
 from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, place, shown
+from ralph.dashboard.board import Board
 from ralph.queue.goals import LONGEST, BatchGoal, State
 from ralph.ui.keys import Key, Paste, is_text
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ralph.cli.runs.board.board import Board
 from ralph.core.text import format_count
+from ralph.dashboard.board import Board
 from ralph.queue.goals import BatchGoal, State
 from ralph.ui.draw import Line, Tone, Words, ago, alarm, cell, cut, gauge, lasting, padded, width
 

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ralph.cli.runs.board.board import Board, Happening, Transcript
 from ralph.cli.runs.board.header import header, totals
 from ralph.cli.runs.board.keyline import help_page, keyline
 from ralph.cli.runs.board.lanes import clock, lanes
-from ralph.cli.runs.board.needs import needs_lines
-from ralph.cli.runs.board.table import activity, columns_for, heading, row, sign
 from ralph.cli.runs.board.view import View, place, scrolled, shown
-from ralph.cli.runs.progress import worded
+from ralph.dashboard.board import Board, Happening, Transcript
+from ralph.dashboard.lines import worded
+from ralph.dashboard.needs import needs_lines
+from ralph.dashboard.table import activity, columns_for, heading, row, sign
 from ralph.queue.goals import BatchGoal
 from ralph.ui.draw import Line, Tone, cell, joined, line, rule
 from ralph.ui.terminal import one_line

@@ -7,16 +7,16 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TextIO
 
-from ralph.cli.runs.board.board import Board
-from ralph.cli.runs.board.clerk import Clerk
-from ralph.cli.runs.board.compose import frame
 from ralph.cli.runs.board.deeds import Deed, Quit, Suspend
 from ralph.cli.runs.board.performing import perform
-from ralph.cli.runs.board.pressing import answered, press_all
 from ralph.cli.runs.board.source import Source
-from ralph.cli.runs.board.table import elapsed
-from ralph.cli.runs.board.transcript import Reading
 from ralph.cli.runs.board.view import View
+from ralph.dashboard.actions import Clerk
+from ralph.dashboard.board import Board
+from ralph.dashboard.frame import frame
+from ralph.dashboard.table import elapsed
+from ralph.dashboard.transcript import Reading
+from ralph.dashboard.view import answered, press_all
 from ralph.queue.open import Whereabouts
 from ralph.queue.paths import premises
 from ralph.queue.store import Store
