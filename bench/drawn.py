@@ -61,7 +61,7 @@ def bulletin() -> Bulletin:
 
 
 def by_ralph(store: Store, folder: Path) -> None:
-    from ralph.cli.runs.board.source import Source
+    from ralph.dashboard.board import Source
     from ralph.dashboard.screen import Drawing, Ground
     from ralph.queue.open import Whereabouts
 

@@ -6,6 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
+from ralph.core.errors import RalphError
+from ralph.dashboard.view import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
+from ralph.queue.goals import BatchGoal
+from ralph.queue.open import Whereabouts, alone
+from ralph.queue.store import Store
+
 _LONGEST_END = 1.0
 """Seconds that whoever leaves waits for what is being done: a lock may be held for as long as anybody likes."""
 
@@ -72,3 +78,81 @@ def _fault_of(what: Callable[[], None]) -> Exception | None:
     except Exception as error:  # whatever it is: it is raised where its outcome is awaited
         return error
     return None
+
+
+def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store") -> str:
+    """Tell whoever works on a goal something, and return when that will be heard."""
+    from ralph.core.errors import UsageError
+    from ralph.queue.open import is_cut_off
+
+    if goal.state == "done":
+        raise UsageError(
+            f"{goal.label} is done: nobody works on it any more",
+            place.step(f"keep it as a remark: ralph-runs comment {goal.label} '...'; or ask for it with another goal"),
+        )
+    store.comment(goal, "user", text.strip())
+    return place.step(_heard_when(goal, cut_off=is_cut_off(place, [goal]), paused=store.paused))
+
+
+def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
+    """When the agent of a goal hears what it is told: between two sessions, for none is interrupted for it."""
+    from ralph.queue.goals import State
+
+    match goal.state:
+        case State.RUNNING if cut_off and goal.unmerged is not None:
+            return "it was cut off at its merge, and is told only if that fails and it is tried again: ralph-runs run"
+        case State.RUNNING if cut_off and paused:
+            return (
+                "nobody serves the queue, which is paused; it is told when it goes on:"
+                " ralph-runs resume, then: ralph-runs run"
+            )
+        case State.RUNNING if cut_off:
+            return "nobody serves the queue; it is told when it goes on: ralph-runs run"
+        case State.RUNNING if goal.unmerged is not None:
+            return "it is being merged, and told only if that fails and it is tried again"
+        case State.RUNNING:
+            return (
+                "the next session of its run is told, and asked to acknowledge it; the one at work is not interrupted"
+            )
+        case State.QUEUED if paused:
+            return "it is told when it starts; the queue is paused: ralph-runs resume"
+        case State.QUEUED:
+            return "it is told when it starts"
+        case State.DRAFT:
+            return f"it is told when it starts, which it may with: ralph-runs queue {goal.label}"
+        case _:
+            return f"it is {goal.state}, and told when it is tried again: ralph-runs retry {goal.label}"
+
+
+def perform(deed: Deed, place: Whereabouts, store: Store) -> tuple[str, bool]:
+    """Do it, and say what came of it, and whether that was a refusal."""
+    try:
+        return _perform(deed, place, store), False
+    except RalphError as error:
+        return f"{error.message}; {error.hint}" if error.hint else error.message, True
+
+
+def _perform(deed: Deed, place: Whereabouts, store: Store) -> str:
+    match deed:
+        case Cancel(number):
+            with alone(place, store) as cut_off:
+                goal = store.cancel(store.goal(number), alone=cut_off)
+            return f"{_named(goal)}: {'is being cancelled' if goal.cancelling else goal.state}"
+        case Retry(number):
+            return f"{_named(store.retry(store.goal(number)))}: queued again"
+        case Wake(number):
+            goal = store.goal(number)
+            store.wake([goal])
+            return f"{_named(goal)}: goes on now"
+        case Tell(number, text):
+            goal = store.goal(number)
+            return f"{_named(goal)}: {passed_on(goal, text, place, store)}"
+        case Pause(paused):
+            store.pause(paused=paused)
+            return "nothing new is started until p is pressed again" if paused else "goals start again"
+        case Quit() | Suspend():  # not the queue's
+            return ""
+
+
+def _named(goal: BatchGoal) -> str:
+    return f"{goal.label} {goal.name}"

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from ralph.cli.runs import documents
 from ralph.config import settings
 from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
+from ralph.dashboard import report
 from ralph.dashboard.report import waiting
 from ralph.queue.database import default_url
 from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, whole_order
@@ -48,7 +48,7 @@ class Intentions:
         waits = waiting(self._goals)
         return [
             {
-                **documents.row(goal),
+                **report.row(goal),
                 "clone": str(self._quarters.clone(goal)),
                 "merge": goal.merge or self._merge,
                 "waits": waits.get(goal.id, ""),

@@ -5,14 +5,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
 
-from ralph.cli.runs import documents
 from ralph.core import ndjson
+from ralph.core.errors import BUG, RalphError, exit_code_of
 from ralph.core.text import timestamp
 from ralph.dashboard import report
-from ralph.queue.goals import BatchGoal, State, naming
-from ralph.queue.news import PAUSED, Kind, News
+from ralph.dashboard.report import row
+from ralph.queue.goals import LIMIT, BatchGoal, State, naming
+from ralph.queue.news import PAUSED, Kind, News, Worked
+from ralph.queue.open import Whereabouts
+from ralph.queue.repos.remote import without_password
 from ralph.queue.store import Submitted
+from ralph.system.notify import Notice, Notifier, Occasion
 from ralph.ui.console import write_json
 from ralph.ui.draw import cut, padded
 from ralph.ui.terminal import Outlet, Relay, visible
@@ -73,7 +79,7 @@ class Progress:
         others = [goal.label for goal in waiting if goal.id not in self._seen]
         self._others = f"also works on what else is queued: {', '.join(others)}" if others else ""
         if self._json:
-            rows = [{**documents.row(each.goal), "what": each.what} for each in goals]
+            rows = [{**row(each.goal), "what": each.what} for each in goals]
             self._write_json("submitted", {"goals": rows, "also": others})
         elif not self._quiet:
             self._write_lines([*report.submitted(goals), *([self._others] if others else []), ""])
@@ -127,7 +133,7 @@ class Progress:
         worked = [goal for goal in goals if goal.id in self._seen]
         waiting = sum(goal.state in (State.QUEUED, State.RUNNING) for goal in goals if goal.id not in self._seen)
         if self._json:
-            rows = [documents.row(goal, cut_off=True) for goal in worked]
+            rows = [row(goal, cut_off=True) for goal in worked]
             self._write_json("summary", {"exit_code": exit_code, "over": over, "goals": rows, "waiting": waiting})
         elif worked:
             # Whatever still runs is left behind: the worker goes.
@@ -163,3 +169,72 @@ def _also(labels: Sequence[str]) -> str:
     """Goals besides the one that is named, in brackets."""
     more = f" and {len(labels) - _ALSO} more" if len(labels) > _ALSO else ""
     return f" (also {', '.join(labels[:_ALSO])}{more})" if labels else ""
+
+
+class BatchNotices:
+    """Passes news on to a screen, and tells the user's command what is worth it. Leave it when the queue is free."""
+
+    def __init__(self, place: Whereabouts, screen: Callable[[News], None]) -> None:
+        # No program in an agent's clone is taken for the user's.
+        self._notifier = Notifier(place.notify, env=place.env, workplace=place.ralph_dir)
+        self._screen = screen
+        self._db = place.flag
+
+    def __call__(self, news: News) -> None:
+        self._screen(news)
+        if news.event is not None:
+            self._notifier.tell(self._notice(news, news.event))
+
+    def ended(self, worked: Worked, goals: Sequence[BatchGoal], command: str) -> str:
+        """Tell that the batch's own limit was reached: that is no goal's news. `command` goes on with the queue.
+
+        Return what the user is told of it.
+        """
+        if worked.exit_code != LIMIT:
+            return worked.over
+        text = f"{worked.over}; {report.tally(goals, cut_off=True)}"
+        again = f"go on, with a new budget: ralph-runs {command}{self._db}"
+        self._notifier.tell(Notice(Occasion.BUDGET, time.time(), text, exit_code=worked.exit_code, next=again))
+        return f"{worked.over}; {again}"
+
+    def failed(self, error: Exception, command: str) -> None:
+        """Tell that the queue worker itself has died, of a fault or a bug; and have the error say the next step."""
+        again = f"go on with: ralph-runs {command}{self._db}"
+        exit_code = exit_code_of(error)
+        said = f"a bug in ralph: {type(error).__name__}: {error}" if exit_code == BUG else str(error)
+        hint = error.hint if isinstance(error, RalphError) else ""
+        what_now = f"{hint}; then {again}" if hint else again
+        if isinstance(error, RalphError):
+            error.hint = what_now
+        else:
+            error.add_note(again)
+        text = f"the queue worker has ended, and all its goals with it: {said}"
+        self._notifier.tell(Notice(Occasion.STUCK, time.time(), text, exit_code=exit_code, next=what_now))
+
+    def _notice(self, news: News, event: Occasion) -> Notice:
+        if (goal := news.goal) is None:
+            return Notice(event, news.at, news.text)
+        # What its run does not wait for cannot be woken.
+        waits = event is Occasion.QUOTA and news.kind is Kind.WAITING
+        what_now = f"have it try now: ralph-runs wake {goal.label}" if waits else f"ralph-runs show {goal.label}"
+        return Notice(
+            event,
+            news.at,
+            news.text,
+            goal=goal.name,
+            title=goal.title,
+            repo=without_password(goal.repo),
+            cost_usd=goal.known_cost,
+            run=goal.run,
+            id=goal.label,
+            next=what_now + self._db,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if fault := self._notifier.close():
+            self._screen(News(time.time(), Kind.NOTE, fault))

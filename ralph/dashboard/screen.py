@@ -1,26 +1,25 @@
 """The dashboard at work: reads, draws and hears keys, in whichever thread it is called, until it is over."""
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
+from types import TracebackType
 from typing import TextIO
 
-from ralph.cli.runs.board.deeds import Deed, Quit, Suspend
-from ralph.cli.runs.board.performing import perform
-from ralph.cli.runs.board.source import Source
-from ralph.cli.runs.board.view import View
-from ralph.dashboard.actions import Clerk
-from ralph.dashboard.board import Board
+from ralph.dashboard.actions import Clerk, perform
+from ralph.dashboard.board import Board, Source
 from ralph.dashboard.frame import frame
+from ralph.dashboard.lines import Progress
 from ralph.dashboard.table import elapsed
 from ralph.dashboard.transcript import Reading
-from ralph.dashboard.view import answered, press_all
+from ralph.dashboard.view import Deed, Quit, Suspend, View, answered, press_all
 from ralph.queue.open import Whereabouts
 from ralph.queue.paths import premises
 from ralph.queue.store import Store
-from ralph.system.signals import suspend
+from ralph.system.signals import SIGINT, Signals, suspend
 from ralph.ui.draw import Canvas, lasting
 from ralph.ui.keys import Keyboard
 from ralph.ui.terminal import Outlet, in_foreground
@@ -164,3 +163,45 @@ class Drawing:
             deed, words, refused = self._outcomes.get()
             self._view = answered(self._view, deed, words, refused=refused)
             self._said_at = time.monotonic()
+
+
+_LONGEST_END = 75.0
+"""Seconds that the end of a worker waits for its view: somewhat more than an outlet waits for its reader."""
+
+
+class Showing:
+    """A context. While it lasts the dashboard covers the lines of `progress`; if it breaks, they go on."""
+
+    def __init__(
+        self, ground: Ground, source: Source, place: Whereabouts, store: Store, progress: Progress, signals: Signals
+    ) -> None:
+        self._drawing = Drawing(ground, place, store, source, lambda: signals.leave_mark(SIGINT))
+        self._progress = progress
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._live, name="view", daemon=True)
+
+    def __enter__(self) -> "Showing":
+        self._progress.cover()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._progress.uncover(_broken(error))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join(_LONGEST_END)
+        self._progress.uncover()
+
+    def _live(self) -> None:
+        try:
+            self._drawing.draw(self._closing.is_set)
+        except Exception as error:  # whatever it is: it is told, and the worker goes on
+            self._progress.uncover(_broken(error))
+
+
+def _broken(error: Exception) -> str:
+    return f"the dashboard has broken ({error!r}); plain lines go on"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.cli.runs.board.view import Asks, Prompt, View, shown
 from ralph.dashboard.board import Board, Happening, Transcript, lineup
 from ralph.dashboard.frame import frame
 from ralph.dashboard.needs import needs_lines
 from ralph.dashboard.report import short_repos
+from ralph.dashboard.view import Asks, Prompt, View, shown
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget, Bulletin, Sight
 from ralph.ui.draw import Line, Tone, painted, width

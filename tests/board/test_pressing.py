@@ -8,11 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.cli.runs.board.deeds import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
-from ralph.cli.runs.board.view import Asks, Prompt, View, chosen, shown
 from ralph.dashboard.board import Board, lineup
 from ralph.dashboard.frame import frame
-from ralph.dashboard.view import answered, press, press_all
+from ralph.dashboard.view import (
+    Asks,
+    Cancel,
+    Deed,
+    Pause,
+    Prompt,
+    Quit,
+    Retry,
+    Suspend,
+    Tell,
+    View,
+    Wake,
+    answered,
+    chosen,
+    press,
+    press_all,
+    shown,
+)
 from ralph.queue.goals import State
 from ralph.queue.news import Budget
 from ralph.ui.draw import plain

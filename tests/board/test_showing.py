@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph.cli.runs.board.showing import Showing
-from ralph.cli.runs.board.source import Source
+from ralph.dashboard.board import Source
 from ralph.dashboard.lines import Progress
-from ralph.dashboard.screen import Ground
+from ralph.dashboard.screen import Ground, Showing
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
 from ralph.queue.news import Bulletin, Kind, News, Sight

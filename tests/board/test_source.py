@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.cli.runs.board.source import Source
+from ralph.dashboard.board import Source
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
 from ralph.queue.news import Kind, News, Sight

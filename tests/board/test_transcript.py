@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ralph.cli.runs.board.view import View
 from ralph.core import ndjson
 from ralph.core.events import (
     Event,
@@ -26,6 +25,7 @@ from ralph.core.records import to_json
 from ralph.dashboard.board import Transcript
 from ralph.dashboard.frame import frame
 from ralph.dashboard.transcript import Reading
+from ralph.dashboard.view import View
 from ralph.queue.news import Sight
 from ralph.ui.draw import painted, plain, width
 from ralph.ui.render import Detail

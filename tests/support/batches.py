@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ralph.cli.runs import documents
 from ralph.cli.runs.viewing import known_of
+from ralph.dashboard import report
 from ralph.queue.database import default_url
 from ralph.queue.news import Bulletin
 from ralph.queue.open import Whereabouts, is_cut_off
@@ -108,7 +108,7 @@ class Batch:
         with self._store() as store:
             goals = [] if store is None else store.goals()
         cut_off = is_cut_off(self._whereabouts, goals)
-        return {goal.title: documents.row(goal, cut_off=cut_off) for goal in goals}
+        return {goal.title: report.row(goal, cut_off=cut_off) for goal in goals}
 
     def states(self) -> dict[str, str]:
         return {name: goal["state"] for name, goal in self.goals().items()}
@@ -117,7 +117,7 @@ class Batch:
         """All that is known of one goal."""
         with self._store() as store:
             assert store is not None
-            return documents.document(known_of(store.find(name), self._whereabouts, store))
+            return report.document(known_of(store.find(name), self._whereabouts, store))
 
     def bulletin(self) -> Bulletin | None:
         """What its worker has said last."""

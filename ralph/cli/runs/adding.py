@@ -34,9 +34,9 @@ def add(
     as_json: flags.AsJson = False,
 ) -> None:
     """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
-    from ralph.cli.runs import documents
     from ralph.core import ndjson
     from ralph.dashboard import report
+    from ralph.dashboard.report import row
     from ralph.queue.goals import State
     from ralph.queue.news import PAUSED
     from ralph.queue.open import alone, made, whereabouts
@@ -49,7 +49,7 @@ def add(
     with alone(place, store) as cut_off:
         submitted = store.submit(batch.submissions, State.QUEUED if queue else State.DRAFT, alone=cut_off)
     if as_json:
-        rows = [{**documents.row(each.goal, cut_off=cut_off), "what": each.what} for each in submitted]
+        rows = [{**row(each.goal, cut_off=cut_off), "what": each.what} for each in submitted]
         typer.echo(ndjson.encode(rows))
         return
     typer.echo("\n".join(report.submitted(submitted, cut_off=cut_off)))

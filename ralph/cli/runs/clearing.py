@@ -172,12 +172,12 @@ def _show(
     forced: bool = False,
 ) -> None:
     """Say what was found; `moved`: bytes that the mirrors have taken over."""
-    from ralph.cli.runs import documents
     from ralph.core import ndjson
     from ralph.dashboard import report
+    from ralph.dashboard.report import gc_document
 
     if as_json:
-        typer.echo(ndjson.encode(documents.clearing(found, moved, deleted=delete)))
+        typer.echo(ndjson.encode(gc_document(found, moved, deleted=delete)))
     else:
-        told = report.clearing(found, place.ralph_dir, moved, deleted=delete, forced=forced, flag=place.flag)
+        told = report.gc_lines(found, place.ralph_dir, moved, deleted=delete, forced=forced, flag=place.flag)
         typer.echo("\n".join(told))

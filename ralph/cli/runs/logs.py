@@ -29,8 +29,8 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print events as NDJSON.")] = False,
 ) -> None:
     """Show what happened in the latest run of a goal, as `ralph run` shows it."""
-    from ralph.cli.runs.runfile import event_in
     from ralph.core.errors import RalphError, UsageError
+    from ralph.dashboard.transcript import event_in
     from ralph.queue.goals import State
     from ralph.queue.open import find, is_cut_off, whereabouts
     from ralph.queue.paths import premises
@@ -71,7 +71,7 @@ def logs(
 
 def _lines(file: Path, runs: Callable[[], bool]) -> "Iterator[bytes | Oversized]":
     """Yield the whole lines of a file, and those that are added for as long as the goal runs."""
-    from ralph.cli.runs.runfile import RunFile
+    from ralph.dashboard.transcript import RunFile
 
     with RunFile(file) as run:
         while True:
@@ -83,7 +83,7 @@ def _lines(file: Path, runs: Callable[[], bool]) -> "Iterator[bytes | Oversized]
 
 
 def _draw(event: "Event", at: str, console: "Console") -> None:
-    from ralph.cli.runs.runfile import framed
+    from ralph.dashboard.transcript import framed
 
     if (said := framed(event, at)) is not None:
         console.say(said.label, said.text)

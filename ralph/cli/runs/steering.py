@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph.cli.runs import flags
+from ralph.dashboard.actions import passed_on
 from ralph.queue.goals import LONGEST
 
 if TYPE_CHECKING:
     from ralph.queue.goals import BatchGoal
-    from ralph.queue.open import Whereabouts
     from ralph.queue.store import Store
 
 
@@ -32,9 +32,9 @@ def cancel(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False)
 
 def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Have goals that wait for a usage limit go on now, and others of the same account start."""
-    from ralph.cli.runs import documents
     from ralph.core import ndjson
     from ralph.core.errors import UsageError
+    from ralph.dashboard import report
     from ralph.queue.open import find, serving, whereabouts
 
     place = whereabouts(db)
@@ -48,7 +48,7 @@ def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -
             raise UsageError(f"{goal.label} does not wait for a usage limit: there is nothing to wake")
     store.wake(found)
     if as_json:
-        typer.echo(ndjson.encode([documents.row(goal) for goal in found]))
+        typer.echo(ndjson.encode([report.row(goal) for goal in found]))
     else:
         typer.echo("\n".join(f"{goal.label} {goal.name}: goes on now" for goal in found))
 
@@ -60,9 +60,9 @@ def comment(
     as_json: flags.AsJson = False,
 ) -> None:
     """Say something about a goal: the next session that works on it is told, and `show` keeps it."""
-    from ralph.cli.runs import documents
     from ralph.cli.runs.viewing import known_of
     from ralph.core import ndjson
+    from ralph.dashboard import report
     from ralph.queue.open import find, whereabouts
 
     _refuse_words(text, "comment")
@@ -70,7 +70,7 @@ def comment(
     store, (found,) = find(place, [goal])
     store.comment(found, "user", text.strip())
     if as_json:
-        typer.echo(ndjson.encode(documents.document(known_of(found, place, store))))
+        typer.echo(ndjson.encode(report.document(known_of(found, place, store))))
     elif found.state == "done":
         typer.echo(f"{found.label} {found.name}: kept; it is done, and no attempt will read it")
     else:
@@ -96,50 +96,6 @@ def tell(
     typer.echo(ndjson.encode(told) if as_json else f"{found.label} {found.name}: {when}")
 
 
-def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store") -> str:
-    """Tell whoever works on a goal something, and return when that will be heard."""
-    from ralph.core.errors import UsageError
-    from ralph.queue.open import is_cut_off
-
-    if goal.state == "done":
-        raise UsageError(
-            f"{goal.label} is done: nobody works on it any more",
-            place.step(f"keep it as a remark: ralph-runs comment {goal.label} '...'; or ask for it with another goal"),
-        )
-    store.comment(goal, "user", text.strip())
-    return place.step(_heard_when(goal, cut_off=is_cut_off(place, [goal]), paused=store.paused))
-
-
-def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
-    """When the agent of a goal hears what it is told: between two sessions, for none is interrupted for it."""
-    from ralph.queue.goals import State
-
-    match goal.state:
-        case State.RUNNING if cut_off and goal.unmerged is not None:
-            return "it was cut off at its merge, and is told only if that fails and it is tried again: ralph-runs run"
-        case State.RUNNING if cut_off and paused:
-            return (
-                "nobody serves the queue, which is paused; it is told when it goes on:"
-                " ralph-runs resume, then: ralph-runs run"
-            )
-        case State.RUNNING if cut_off:
-            return "nobody serves the queue; it is told when it goes on: ralph-runs run"
-        case State.RUNNING if goal.unmerged is not None:
-            return "it is being merged, and told only if that fails and it is tried again"
-        case State.RUNNING:
-            return (
-                "the next session of its run is told, and asked to acknowledge it; the one at work is not interrupted"
-            )
-        case State.QUEUED if paused:
-            return "it is told when it starts; the queue is paused: ralph-runs resume"
-        case State.QUEUED:
-            return "it is told when it starts"
-        case State.DRAFT:
-            return f"it is told when it starts, which it may with: ralph-runs queue {goal.label}"
-        case _:
-            return f"it is {goal.state}, and told when it is tried again: ralph-runs retry {goal.label}"
-
-
 def _refuse_words(text: str, what: str) -> None:
     from ralph.core.errors import UsageError
 
@@ -161,8 +117,8 @@ def _change_goals(
     *,
     as_json: bool,
 ) -> None:
-    from ralph.cli.runs import documents
     from ralph.core import ndjson
+    from ralph.dashboard import report
     from ralph.queue.open import alone, find, whereabouts
 
     place = whereabouts(db)
@@ -173,7 +129,7 @@ def _change_goals(
         decided = [act(goal) for goal in sorted(goals, key=lambda goal: goal.state in states)]
     decided.sort(key=lambda goal: [one.id for one in goals].index(goal.id))
     if as_json:
-        typer.echo(ndjson.encode([documents.row(goal, cut_off=cut_off) for goal in decided]))
+        typer.echo(ndjson.encode([report.row(goal, cut_off=cut_off) for goal in decided]))
         return
     for goal in decided:
         at_merge = f"was cut off while it was merged: ralph-runs run{place.flag} gives it up, unless that was done"

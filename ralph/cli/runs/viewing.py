@@ -7,7 +7,7 @@ import typer
 from ralph.cli.runs import flags
 
 if TYPE_CHECKING:  # loaded when a command is called
-    from ralph.cli.runs.documents import Known
+    from ralph.dashboard.report import Known
     from ralph.queue.goals import BatchGoal
     from ralph.queue.open import Whereabouts
     from ralph.queue.store import Store
@@ -22,9 +22,9 @@ def list_(
     as_json: flags.AsJson = False,
 ) -> None:
     """List the goals of the queue: where each stands, and what it has cost."""
-    from ralph.cli.runs import documents
     from ralph.core import ndjson
     from ralph.dashboard import report
+    from ralph.dashboard.report import row
     from ralph.queue.news import PAUSED
     from ralph.queue.open import existing, is_cut_off, missing, whereabouts
 
@@ -35,7 +35,7 @@ def list_(
     goals = [goal for goal in everything if wanted in (None, goal.state)]
     cut_off = is_cut_off(place, everything)
     if as_json:
-        typer.echo(ndjson.encode([documents.row(goal, cut_off=cut_off) for goal in goals]))
+        typer.echo(ndjson.encode([row(goal, cut_off=cut_off) for goal in goals]))
     elif goals:
         paused = [place.step(PAUSED)] if store is not None and store.paused else []
         typer.echo("\n".join([*report.overview(goals, everything, cut_off=cut_off, flag=place.flag), *paused]))
@@ -48,24 +48,24 @@ def list_(
 
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
     """Show a goal: its state and why, attempts, cost, branch, clone, what it comes after, history, the next step."""
-    from ralph.cli.runs import documents
     from ralph.core import ndjson
     from ralph.dashboard import report
+    from ralph.dashboard.report import document
     from ralph.queue.open import find, whereabouts
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
     known = known_of(found, place, store)
     if as_json:
-        typer.echo(ndjson.encode(documents.document(known)))
+        typer.echo(ndjson.encode(document(known)))
     else:
         typer.echo("\n".join(report.details(known, store.goals(), flag=place.flag)))
 
 
 def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known":
     """Look up what there is of a goal besides its row."""
-    from ralph.cli.runs.documents import Known
     from ralph.dashboard import report
+    from ralph.dashboard.report import Known
     from ralph.queue.gc import kept
     from ralph.queue.open import is_cut_off
     from ralph.queue.paths import premises

@@ -30,7 +30,7 @@ def watch(db: flags.Db = None) -> None:
             f"there is nothing to watch: {missing(place)}",
             place.step("add goals with: ralph-runs add GOAL.md --queue"),
         )
-    from ralph.cli.runs.board.source import Source
+    from ralph.dashboard.board import Source
     from ralph.dashboard.screen import Drawing, Ground
 
     left: list[bool] = []

@@ -153,9 +153,8 @@ class _Order:
         screen = terminal(sys.stdout, self.place.env)
         if self.as_json or self.quiet or not screen.lively or not is_attended(sys.stdin):
             return nullcontext()
-        from ralph.cli.runs.board.showing import Showing
-        from ralph.cli.runs.board.source import Source
-        from ralph.dashboard.screen import Ground
+        from ralph.dashboard.board import Source
+        from ralph.dashboard.screen import Ground, Showing
 
         ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
         return Showing(ground, Source(self.place, store, bulletin), self.place, store, progress, signals)
@@ -163,8 +162,8 @@ class _Order:
 
 def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
     """Take goals in, work, and say how it ended."""
-    from ralph.cli.runs.notices import BatchNotices
     from ralph.core.errors import exit_code_of
+    from ralph.dashboard.lines import BatchNotices
     from ralph.queue.goals import State
     from ralph.queue.news import Worked
     from ralph.queue.open import made, sole_worker
