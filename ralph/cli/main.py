@@ -2,23 +2,26 @@
 
 from typing import NoReturn
 
-from ralph.cli import check, config, run, status, steer, transcript, trust, understand
-from ralph.cli.boundary import leave_with, program
+from ralph.cli import config, control, run, transcript
+from ralph.cli.config import trust
+from ralph.cli.control import pause, resume, stop, tell, wake
+from ralph.cli.program import leave_with, program
+from ralph.cli.run import check, understand
 
 _SUMMARY = "Hold fresh coding-agent sessions on a goal until it is proven done."
 
 app = program("ralph", _SUMMARY)
 app.command("run")(run.run)
-app.command("status")(status.status)
-app.command("tell", context_settings={"ignore_unknown_options": True})(steer.tell)  # it may begin with a dash
-app.command("pause")(steer.pause)
-app.command("resume")(steer.resume)
-app.command("wake")(steer.wake)
-app.command("stop")(steer.stop)
-app.command("check")(check.check)
-app.command("understand")(understand.understand)
+app.command("status")(control.status)
+app.command("tell", context_settings={"ignore_unknown_options": True})(tell)  # it may begin with a dash
+app.command("pause")(pause)
+app.command("resume")(resume)
+app.command("wake")(wake)
+app.command("stop")(stop)
+app.command("check")(check)
+app.command("understand")(understand)
 app.command("transcript")(transcript.transcript)
-app.command("trust")(trust.trust)
+app.command("trust")(trust)
 app.add_typer(config.app, name="config")
 
 

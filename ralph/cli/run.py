@@ -80,3 +80,64 @@ def run(
         print_dry_run(asked)
     else:
         raise typer.Exit(Pursuit(asked).carry_out())
+
+
+def check(
+    command: Annotated[
+        str | None, typer.Option("--check", metavar="CMD", help="Run this command instead of .ralph/check.")
+    ] = None,
+    trust_envrc: Annotated[
+        bool,
+        typer.Option("--trust-envrc", help="Trust .envrc, and what it reads, as it stood before any agent of ralph's."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object at the end, and nothing else, on stdout.")
+    ] = False,
+) -> None:
+    """Run .ralph/setup, if there is one, then .ralph/check, in the repository you stand in.
+
+    As in a run: with its settings, a trusted .envrc and its time limit, and so that nothing of it is left. Nothing is
+    committed or kept. Exit codes: 0 green, 1 red or out of time, 2 no check or bad input, 129/130/143 by a signal.
+    """
+    from ralph.system import environ
+    from ralph.system.leash import LEASH, heed_leash
+
+    heed_leash(environ.taken(LEASH))
+
+    from ralph.run.check_command import carry_out
+
+    raise typer.Exit(carry_out(command, trusting=trust_envrc, as_json=as_json))
+
+
+def understand(
+    agent: flags.Agent = None,
+    agent_cmd: flags.AgentCmd = None,
+    transcript: flags.Transcript = None,
+    model: flags.Model = None,
+    reasoning: flags.Reasoning = None,
+    iteration_timeout: flags.IterationTimeout = None,
+    idle_timeout: flags.IdleTimeout = None,
+    as_json: flags.AsJson = False,
+    quiet: flags.Quiet = False,
+    verbose: flags.Verbose = False,
+) -> None:
+    """Let a scout read the repository and write .ralph/codebase-map.md, which later workers are given.
+
+    The scout works in a throwaway clone with your uncommitted and untracked files: nothing it changes there comes back.
+
+    Exit codes: 0 the map is written, 1 failed, 2 bad usage, 3 a bug in ralph, 6 blocked, 129/130/143 stopped by a
+    signal.
+    """
+    from ralph.core.errors import UsageError
+    from ralph.run.understand import SurveyFlags, Surveying
+    from ralph.ui.render import Detail
+
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other", "choose one of them")
+    written = {
+        "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
+        "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout,
+    }  # fmt: skip
+    detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
+    asked = {name: value for name, value in written.items() if value is not None}
+    raise typer.Exit(Surveying(SurveyFlags(as_json, detail), asked).carry_out())

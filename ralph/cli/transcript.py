@@ -1,8 +1,130 @@
 """`ralph transcript`: a log that an agent left, as the events that ralph makes of it."""
 
-from typing import Annotated
+import itertools
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Annotated, BinaryIO
 
 import typer
+
+from ralph.agents import registry
+from ralph.agents.registry import TRANSCRIPTS, sniff
+from ralph.agents.transcript import Reader
+from ralph.core import ndjson
+from ralph.core.errors import DiskError, RalphError, UsageError
+from ralph.core.events import Event
+from ralph.core.ndjson import LineSplitter, Oversized
+from ralph.core.records import to_json
+from ralph.core.text import timestamp
+from ralph.ui.console import Console, write_json
+from ralph.ui.terminal import Outlet
+
+_AUTO = "auto"
+_CHUNK = 1 << 16
+_MOST_HELD = 1 << 20
+"""Bytes in which the line that tells the transcript is looked for: a log that has none in them is plain."""
+
+_Lines = Sequence[bytes | Oversized]
+_Show = Callable[[Sequence[Event]], None]
+
+
+def retell(file: str, name: str, *, as_json: bool) -> None:
+    """Write the events of a log to stdout, until it ends or nobody reads them any more."""
+    if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := registry.transcript_names()):
+        raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *known])}")
+    outlet = Outlet(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
+    console = Console(outlet)
+    show = _json(outlet) if as_json else _for_people(console)
+    with _opened(file) as stream:
+        for events in _events(_lines(stream, file), name):
+            show(events)
+            if outlet.closed:
+                break
+    if not as_json:
+        console.close_session()
+    if outlet.fault is not None:
+        raise RalphError(f"stdout: {outlet.fault.strerror}", "let it be written elsewhere, or free some space")
+
+
+def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+    if not file:
+        raise UsageError("FILE is empty", "name a file, or - for stdin")
+    if file == "-" and sys.stdin is not None:  # it is None where it was closed
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(os.devnull if file == "-" else file).open("rb")
+    except OSError as error:
+        hint = "name a file that an agent's output was written to: ralph keeps those of its sessions in .ralph/logs"
+        raise UsageError(f"{file}: {error.strerror or error}", hint) from error
+
+
+def _lines(stream: BinaryIO, file: str) -> Iterator[_Lines]:
+    """Yield the lines of each chunk as it arrives: what is piped here may be long in coming."""
+    splitter = LineSplitter()
+    try:
+        while chunk := os.read(stream.fileno(), _CHUNK):
+            yield splitter.feed(chunk)
+    except OSError as error:
+        raise DiskError(file, error) from error
+    yield splitter.flush()
+
+
+def _events(batches: Iterator[_Lines], name: str) -> Iterator[list[Event]]:
+    held: Iterable[_Lines] = ()
+    if name == _AUTO:
+        name, held = _sniffed(batches)
+    reader = Reader(registry.find_transcript(name)())
+    for lines in itertools.chain(held, batches):
+        yield [event for line in lines for event in (*reader.hear(line), *reader.settle())]
+    yield reader.close()
+
+
+def _sniffed(batches: Iterator[_Lines]) -> tuple[str, list[_Lines]]:
+    """Name the transcript by the first line that tells, and give back what was read on the way to it."""
+    held: list[_Lines] = []
+
+    def looked_at() -> Iterator[str]:
+        size = 0
+        for lines in batches:
+            held.append(lines)
+            for line in lines:
+                if isinstance(line, bytes):
+                    size += len(line) + 1
+                    yield line.decode("utf-8", "replace")
+            if size > _MOST_HELD:
+                return
+
+    return sniff(looked_at()), held
+
+
+def _json(outlet: Outlet) -> _Show:
+    numbers = itertools.count(1)
+
+    def show(events: Sequence[Event]) -> None:
+        at = timestamp(time.time())
+        stamped = [{"seq": next(numbers), "at": at, **to_json(event)} for event in events]
+        write_json(outlet, ndjson.encode_lines(stamped))
+
+    return show
+
+
+def _for_people(console: Console) -> _Show:
+    def show(events: Sequence[Event]) -> None:
+        try:
+            console(events, None, b"")
+        except Exception:  # a screen may fail; here nobody else has the events, so each is tried by itself
+            for event in events:
+                try:
+                    console([event], None, b"")
+                except Exception as error:
+                    console.say("ralph", f"{event.type}: cannot be shown ({type(error).__name__})")
+
+    return show
 
 
 def transcript(
@@ -19,6 +141,5 @@ def transcript(
 
     Whatever FILE holds, the exit code is 0: what cannot be read is an event that says so. 2: there is no such file.
     """
-    from ralph.cli.retelling import retell
 
     retell(file, name, as_json=as_json)

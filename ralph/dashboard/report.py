@@ -3,14 +3,13 @@
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.limits import is_limit_reached
-from ralph.core.text import format_money, format_size, timestamp
-from ralph.queue.discard import Obstacle
-from ralph.queue.gc import Holding, What, kept_below
+from ralph.core.text import format_money, timestamp
+from ralph.queue.gc import kept_below
 from ralph.queue.goals import BatchGoal, Comment, State, naming, waits_in_vain
 from ralph.queue.repos.remote import without_password
 from ralph.queue.store import Submitted
@@ -78,56 +77,14 @@ def document(known: Known) -> dict[str, object]:
     }
 
 
-def gc_document(found: Sequence[Holding], moved: int = 0, *, deleted: bool) -> dict[str, object]:
-    """What `ralph-runs gc` found; `deleted`: what goes has gone, and the mirrors have taken over so many bytes."""
-    return {
-        "deleted": deleted,
-        "bytes": sum(holding.size for holding in found if holding.goes),
-        "moved": moved,
-        "goes": [_holding(holding) for holding in found if holding.goes],
-        "stays": [_holding(holding) for holding in found if not holding.goes],
-    }
-
-
-def _holding(holding: Holding) -> dict[str, object]:
-    goal = holding.goal
-    return {
-        "path": str(holding.path),
-        "what": holding.what,
-        "goal": "" if goal is None else goal.label,
-        "name": "" if goal is None else goal.name,
-        "state": "" if goal is None else goal.state,
-        "bytes": holding.size,
-        "why": holding.why,
-        "unsaved": [{"what": each.what, "items": list(each.items), "why": each.why} for each in holding.unsaved],
-        "mirror": str(holding.mirror or ""),
-        "kept": list(holding.kept),
-    }
-
-
 _USUAL_WIDTH = 80
 _LABEL = 10
 _LONGEST, _LONGEST_STEP = 400, 4_000
 """Characters of what is told of one goal. Commands are copied: they are not cut where a queue has a long address."""
 _UNKNOWN = "unknown"
 _CUT_OFF = "cut off"
-_MOST_KEPT = 5
-_MOST_LOST = 10
-"""Lines for each kind of thing that is lost with a clone."""
-_LOST = {
-    Obstacle.WORKTREES: "working tree",
-    Obstacle.COMMITS: "commit",
-    Obstacle.REPOSITORIES: "git repository",
-    Obstacle.UNREADABLE: "folder",
-    Obstacle.FILES: "file",
-}
-_LOST_UNSEEN = {
-    Obstacle.NO_DIRECTORY: "what is in its place",
-    Obstacle.NO_MIRROR: "everything",
-    Obstacle.BROKEN: "what git cannot read",
-    Obstacle.COMMITS: "what git cannot read",
-}
-"""What cannot be listed. A clone without its branch loses nothing: its commits are saved by themselves."""
+
+
 _UNPROVEN = "--merge-unproven"
 _LIMITS = ("max_iterations", "duration", "max_cost", "max_tokens")
 
@@ -325,80 +282,9 @@ def _way_out(goal: BatchGoal) -> str:
     )
 
 
-def gc_lines(
-    found: Sequence[Holding], ralph_dir: Path, moved: int = 0, *, deleted: bool, forced: bool = False, flag: str = ""
-) -> list[str]:
-    """What `ralph-runs gc` found; `deleted`: what goes has gone, and the mirrors have taken over so many bytes."""
-    goes = [holding for holding in found if holding.goes]
-    stays = [holding for holding in found if not holding.goes]
-    freed = format_size(sum(holding.size for holding in goes))
-    total = f"{'removed' if deleted else 'can go'}: {freed} in {ralph_dir}"
-    lines = [total, *_holdings(goes, ralph_dir)] if goes else ["nothing to remove"]
-    if saved := [line for holding in goes for line in _kept(holding)]:
-        taken_over = f", {format_size(moved)} of it in the mirrors now" if moved > 0 else ""
-        lines += ["", f"what was only there is kept{taken_over}; look at it with:", *saved]
-    if stays:
-        lines += ["", "stays:", *_holdings(stays, ralph_dir)]
-    if goes and not deleted:
-        kept = "what is only in a clone is saved to its mirror first"
-        lines += ["", f"remove it with: ralph-runs gc --delete{flag}; {kept}"]
-    if any(holding.unsaved for holding in stays) and not forced:
-        lines += ["", f"remove a clone that stays with: ralph-runs gc --force ID{flag}; it says first what is lost"]
-    return lines
-
-
-def losses(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
-    """What `ralph-runs gc --force` will remove, what is lost for good with it, and what stays all the same."""
-    goes = [holding for holding in found if holding.goes]
-    stays = [holding for holding in found if not holding.goes]
-    lines = [f"goes: {format_size(sum(holding.size for holding in goes))} in {ralph_dir}", *_holdings(goes, ralph_dir)]
-    if rows := [row for holding in goes for row in _lost(holding)]:
-        told = (f"  {line}" for line in columns(rows, [0, 0, 0], None))
-        lines += ["", "lost for good, besides what git ignores:", *told]
-    else:
-        lines += ["", "nothing is lost but what git ignores: the mirror keeps the rest"]
-    return [*lines, *(["", "stays:", *_holdings(stays, ralph_dir)] if stays else []), ""]
-
-
-def _lost(holding: Holding) -> Iterator[list[str]]:
-    """A row for each thing that a clone takes with it; of many, the first and how many more there are."""
-    for each in holding.unsaved:
-        if what := _LOST[each.what] if each.items else _LOST_UNSEEN.get(each.what, ""):
-            items = each.items or (each.why,)
-            more = len(items) - _MOST_LOST
-            yield from ([_named(holding), what, item] for item in items[:_MOST_LOST])
-            yield from ([_named(holding), what, f"and {more} more"] for _ in range(more > 0))
-
-
-def _kept(holding: Holding) -> list[str]:
-    """How to look at what a clone that is gone has left; of much, the first and how to see the rest."""
-    if holding.mirror is None or holding.goal is None:
-        return []
-    git = ["git", "-C", str(holding.mirror)]
-    lines = [f"  {shlex.join([*git, 'show', ref])}" for ref in holding.kept[:_MOST_KEPT]]
-    if (more := len(holding.kept) - _MOST_KEPT) > 0:
-        all_of_it = look_at_kept(holding.mirror, holding.path, holding.goal.branch)
-        lines.append(f"  and {more} more of {holding.goal.label}: {all_of_it}")
-    return lines
-
-
 def look_at_kept(mirror: Path, clone: Path, branch: str) -> str:
     """The command that lists what a mirror keeps of a clone that is gone."""
     return shlex.join(["git", "-C", str(mirror), "for-each-ref", *kept_below(clone, branch)])
-
-
-def _holdings(found: Sequence[Holding], ralph_dir: Path) -> list[str]:
-    """Each with its size and the reason, which is never cut: it may say what there is to do."""
-    rows = [[_named(holding, ralph_dir), format_size(holding.size), holding.why] for holding in found]
-    return [f"  {line}" for line in columns(rows, [0, 0, 0], None, {1})]
-
-
-def _named(holding: Holding, ralph_dir: Path | None = None) -> str:
-    goal = holding.goal
-    if goal is None:
-        return str(holding.path.relative_to(ralph_dir) if ralph_dir else holding.path)
-    passing = {What.SET_ASIDE: ", set aside", What.HALF: ", half removed"}
-    return f"{goal.label} {goal.name}{passing.get(holding.what, '')}"
 
 
 def short_repos(repos: Iterable[str]) -> dict[str, str]:

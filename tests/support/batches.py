@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ralph.cli.runs.viewing import known_of
+from ralph.cli.queue_show import known_of
 from ralph.dashboard import report
 from ralph.queue.database import default_url
 from ralph.queue.news import Bulletin

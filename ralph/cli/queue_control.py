@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph.cli.runs import flags
+from ralph.cli import flags
 from ralph.dashboard.actions import passed_on
 from ralph.queue.goals import LONGEST
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from ralph.queue.store import Store
 
 
-def queue(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+def queue(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
     """Let drafts start."""
     _change_goals(goals, db, lambda store, _: store.queue, ("draft",), as_json=as_json)
 
 
-def retry(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+def retry(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
     """Try goals that are stuck or cancelled again, on the same branch, with as many attempts as a new goal has."""
     _change_goals(goals, db, lambda store, _: store.retry, ("stuck", "cancelled"), as_json=as_json)
 
 
-def cancel(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+def cancel(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
     """Give goals up. One that runs is stopped; its branch is kept."""
     states = ("draft", "queued", "running", "stuck", "cancelled")
     _change_goals(goals, db, lambda store, alone: lambda goal: store.cancel(goal, alone=alone), states, as_json=as_json)
 
 
-def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.AsJson = False) -> None:
+def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
     """Have goals that wait for a usage limit go on now, and others of the same account start."""
     from ralph.core import ndjson
     from ralph.core.errors import UsageError
@@ -57,10 +57,10 @@ def comment(
     goal: flags.Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say, quoted.")],
     db: flags.Db = None,
-    as_json: flags.AsJson = False,
+    as_json: flags.PrintJson = False,
 ) -> None:
     """Say something about a goal: the next session that works on it is told, and `show` keeps it."""
-    from ralph.cli.runs.viewing import known_of
+    from ralph.cli.queue_show import known_of
     from ralph.core import ndjson
     from ralph.dashboard import report
     from ralph.queue.open import find, whereabouts
@@ -82,7 +82,7 @@ def tell(
     goal: flags.Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say, quoted.")],
     db: flags.Db = None,
-    as_json: flags.AsJson = False,
+    as_json: flags.PrintJson = False,
 ) -> None:
     """Say something to whoever works on a goal, and see when it will be heard. It is kept as a comment."""
     from ralph.core import ndjson
@@ -135,3 +135,45 @@ def _change_goals(
         at_merge = f"was cut off while it was merged: ralph-runs run{place.flag} gives it up, unless that was done"
         stopping = at_merge if cut_off else "is being cancelled"
         typer.echo(f"{goal.label} {goal.name}: {stopping if goal.cancelling else goal.state}")
+
+
+def pause(db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
+    """Have no queued goal started any more, by any worker, until `ralph-runs resume`; what runs goes on."""
+    _set_paused(db, paused=True, as_json=as_json)
+
+
+def resume(db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
+    """Have queued goals started again."""
+    _set_paused(db, paused=False, as_json=as_json)
+
+
+def _set_paused(db: str | None, *, paused: bool, as_json: bool) -> None:
+    from ralph.core import ndjson
+    from ralph.core.errors import UsageError
+    from ralph.queue.goals import State
+    from ralph.queue.news import PAUSED
+    from ralph.queue.open import existing, missing, serving, whereabouts
+
+    place = whereabouts(db)
+    store = existing(place)
+    if store is None:
+        raise UsageError(
+            f"there is nothing to {'pause' if paused else 'resume'}: {missing(place)}",
+            place.step("add goals first: ralph-runs add GOAL.md"),
+        )
+    counts = store.counts()  # first: a worker that hears of it starts what is queued at once
+    is_new, is_served = store.pause(paused=paused), bool(serving(place.url))
+    at_work, queued = counts.get(State.RUNNING, 0), counts.get(State.QUEUED, 0)
+    running, cut_off = (at_work, 0) if is_served else (0, at_work)
+    if as_json:
+        facts = {"paused": paused, "changed": is_new, "served": is_served, "running": running}
+        facts |= {"cut_off": cut_off, "queued": queued}
+        typer.echo(ndjson.encode(facts))
+        return
+    waiting = (f"{cut_off} cut off, " if cut_off else "") + f"{queued} queued"
+    if paused:
+        before = "" if is_new else "it was already "
+        typer.echo(f"{before}{place.step(PAUSED)} ({running} running, {waiting})")
+    else:
+        start = "" if is_served else f"; nobody serves the queue, start that with: ralph-runs run{place.flag}"
+        typer.echo(f"{'goals are started again' if is_new else 'it was not paused'} ({waiting}){start}")

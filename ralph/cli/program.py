@@ -4,13 +4,51 @@ import contextlib
 import io
 import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from ralph import __version__
-from ralph.core.errors import Interrupted, RalphError
+from ralph.config import paths
+from ralph.core.errors import BUG, Interrupted, RalphError
+from ralph.core.text import both_ends
+from ralph.system import environ
+from ralph.ui.terminal import Outlet, visible
+
+_LONGEST_LINE = 1000
+"""Characters of a line of an error: more is a value that somebody wrote and that is quoted."""
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Write an error, and the next step where there is one."""
+    message = "\n".join(both_ends(line, _LONGEST_LINE) for line in message.split("\n"))
+    Outlet(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
+
+
+def report_bug(error: Exception) -> int:
+    """Keep the traceback in a file and say where it is, and what there is to do."""
+    message = f"a bug in ralph: {type(error).__name__}: {error}"
+    try:
+        report = f"the traceback is in {_keep(traceback.format_exc())}; please report it"
+        complain(message, "; ".join([report, *getattr(error, "__notes__", [])]))
+    except (OSError, RalphError):
+        complain(message, traceback.format_exc())
+    return BUG
+
+
+def _keep(text: str) -> str:
+    try:
+        folder = paths.ralph_dir(environ.without_redirections()) / "bugs"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RalphError):
+        folder = Path(tempfile.gettempdir())
+    with tempfile.NamedTemporaryFile("w", prefix="ralph-", suffix=".log", dir=folder, delete=False) as file:
+        file.write(text)
+    return file.name
 
 
 def program(name: str, summary: str) -> typer.Typer:
@@ -72,14 +110,11 @@ def _exit_code(command: Callable[[], object]) -> int:
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else 0 if left.code is None else 1
     except RalphError as error:
-        from ralph.cli.faults import complain
-
         complain(error.message, error.hint)
         return error.exit_code
     except Interrupted as stopped:
         return stopped.exit_code
     except OSError as error:  # what a command prints cannot be written; all else has been named on the way
-        from ralph.cli.faults import complain
         from ralph.core.errors import exit_code_of
 
         way_out = ["free some space, or let it be written elsewhere", *getattr(error, "__notes__", [])]
@@ -88,7 +123,5 @@ def _exit_code(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:  # before a run watches for signals, or when it no longer does
         return 130
     except Exception as error:  # the boundary: anything that gets here is a bug
-        from ralph.cli.faults import report_bug
-
         return report_bug(error)
     return 0

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph.cli.runs import flags
+from ralph.cli import flags
+from ralph.cli.queue_add import batch_budget, worker_rules
 from ralph.core.errors import UsageError
 
-if TYPE_CHECKING:  # loaded when a command is called
+if TYPE_CHECKING:
     from ralph.dashboard.lines import Progress
-    from ralph.queue.goals import BatchGoal, MergeMode, Submission
+    from ralph.queue.goals import BatchGoal, Submission
     from ralph.queue.news import Budget, Bulletin, Worked
     from ralph.queue.open import Whereabouts
     from ralph.queue.store import Store
@@ -52,9 +53,9 @@ def run(
     max_tokens: MaxTokens = None,
     max_time: MaxTime = None,
     trust_envrc: flags.TrustEnvrc = False,
-    agent: flags.Agent = None,
-    model: flags.Model = None,
-    reasoning: flags.Reasoning = None,
+    agent: flags.GoalsAgent = None,
+    model: flags.GoalsModel = None,
+    reasoning: flags.GoalsReasoning = None,
     max_iterations: flags.MaxIterations = None,
     duration: flags.Duration = None,
     db: flags.Db = None,
@@ -69,12 +70,12 @@ def run(
     Exit codes: 0 all are done, 1 some are stuck, cancelled or unfinished, 2 bad usage or input, 3 a bug in ralph,
     4 --max-cost, --max-tokens or --max-time was reached, 129/130/143 stopped by a signal. The same command goes on.
     """
-    from ralph.cli.runs.adding import read, wishes
+    from ralph.cli.queue_add import read, wishes
     from ralph.queue.manifest import Wishes
     from ralph.queue.open import existing, has_work, whereabouts
 
     place = whereabouts(db, most)
-    budget = _budget(place, max_cost, max_tokens, max_time)
+    budget = batch_budget(place, max_cost, max_tokens, max_time)
     written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
     said = wishes({**written, "duration": duration}, repo, merge, trust_envrc=trust_envrc)
     if not sources and said != Wishes(merge=said.merge):
@@ -83,7 +84,7 @@ def run(
             "name the goals; or give only --max, --max-cost, --max-tokens, --max-time, --merge and --merge-unproven",
         )
     batch = read(sources or [], said, place)
-    rules = _rules(place, said.merge, merge_unproven=merge_unproven)
+    rules = worker_rules(place, said.merge, merge_unproven=merge_unproven)
     if dry_run:
         from ralph.dashboard.dry_run import Intentions
 
@@ -113,12 +114,12 @@ def work(
     Exit codes: 2 bad usage, or another worker serves this queue, 4 --max-cost, --max-tokens or --max-time was reached,
     129/130/143 stopped by a signal. What was running goes on at the next start.
     """
-    from ralph.cli.runs.adding import merge_flag
+    from ralph.cli.queue_add import merge_flag
     from ralph.queue.open import whereabouts
 
     place = whereabouts(db, most)
-    rules = _rules(place, merge_flag(merge), merge_unproven=merge_unproven)
-    budget = _budget(place, max_cost, max_tokens, max_time)
+    rules = worker_rules(place, merge_flag(merge), merge_unproven=merge_unproven)
+    budget = batch_budget(place, max_cost, max_tokens, max_time)
     command = _again("work", most, merge, max_cost, max_tokens, max_time, merge_unproven=merge_unproven)
     order = _Order(place, rules, budget, command, until_drained=False, as_json=as_json, quiet=quiet)
     raise typer.Exit(_serve(order, ()))
@@ -235,28 +236,37 @@ def _again(
     return shlex.join([command, *words, *(["--merge-unproven"] if merge_unproven else [])])
 
 
-def _rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
-    from ralph.config.settings import DOTENV
-    from ralph.queue.goals import MergeMode
-    from ralph.queue.worker_state import Rules
+def watch(db: flags.Db = None) -> None:
+    """Watch a queue in a dashboard, whoever works on it: this starts nothing, and `q` leaves.
 
-    env = {name: value for name, value in place.env.items() if name != "RALPH_DB"}  # it may hold a password
-    # An agent can write a .env into its clone, where git may ignore it: nothing in there decides about a goal.
-    env |= {DOTENV: "no", "RALPH_DIR": str(place.ralph_dir)}  # which may have been said from where we stand
-    env |= {"RALPH_NOTIFY": "none"}  # whoever is away is told of goals, not of each attempt at one
-    return Rules(env, merge or MergeMode.DIRECT, merge_unproven)
+    Its keys act on the queue as the commands do: pause, cancel, retry, tell; Enter opens a goal's transcript.
+    """
+    from ralph.core.errors import Interrupted, UsageError
+    from ralph.queue.open import existing, missing, whereabouts
+    from ralph.system.signals import Signals
+    from ralph.ui.terminal import is_attended, terminal
 
+    place = whereabouts(db)
+    screen = terminal(sys.stdout, place.env)
+    if not screen.lively or not is_attended(sys.stdin):
+        raise UsageError(
+            "`watch` needs a terminal, of at least 40 columns and 8 rows (and neither CI nor TERM=dumb)",
+            place.step("without one: ralph-runs list, or ralph-runs logs ID -f"),
+        )
+    store = existing(place)
+    if store is None:
+        raise UsageError(
+            f"there is nothing to watch: {missing(place)}",
+            place.step("add goals with: ralph-runs add GOAL.md --queue"),
+        )
+    from ralph.dashboard.board import Source
+    from ralph.dashboard.screen import Drawing, Ground
 
-def _budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
-    """What the whole batch may use; limits of each goal's are settings, and not meant here."""
-    from ralph.config import settings
-    from ralph.core.text import parse_duration
-    from ralph.queue.news import Budget
-
-    written = {name: value for name, value in (("max_cost", cost), ("max_tokens", tokens)) if value is not None}
-    limits = settings.load(env=place.env, flags=written).limits
-    try:
-        seconds = None if time is None else parse_duration(time)
-    except ValueError as fault:
-        raise UsageError(f"--max-time: {fault}") from fault
-    return Budget(limits.cost_usd if cost else None, limits.tokens if tokens else None, seconds)
+    left: list[bool] = []
+    with Signals().watched() as signals:
+        ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
+        drawing = Drawing(ground, place, store, Source(place, store), lambda: left.append(True))
+        drawing.draw(lambda: bool(left or signals.count))
+    store.close()
+    if signals.first is not None:
+        raise typer.Exit(Interrupted(signals.first).exit_code)

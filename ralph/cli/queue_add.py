@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph.cli.runs import flags
+from ralph.cli import flags
+from ralph.core.errors import UsageError
 
-if TYPE_CHECKING:  # loaded when the command is called
+if TYPE_CHECKING:
     from ralph.queue.goals import MergeMode
     from ralph.queue.manifest import Batch, Wishes
+    from ralph.queue.news import Budget
     from ralph.queue.open import Whereabouts
+    from ralph.queue.worker_state import Rules
 
 
 def add(
@@ -25,13 +28,13 @@ def add(
     ] = None,
     merge: flags.Merge = None,
     trust_envrc: flags.TrustEnvrc = False,
-    agent: flags.Agent = None,
-    model: flags.Model = None,
-    reasoning: flags.Reasoning = None,
+    agent: flags.GoalsAgent = None,
+    model: flags.GoalsModel = None,
+    reasoning: flags.GoalsReasoning = None,
     max_iterations: flags.MaxIterations = None,
     duration: flags.Duration = None,
     db: flags.Db = None,
-    as_json: flags.AsJson = False,
+    as_json: flags.PrintJson = False,
 ) -> None:
     """Add goals to the queue, all of them or none. One that is in it already, and not done, is brought up to date."""
     from ralph.core import ndjson
@@ -118,3 +121,30 @@ def read(sources: Sequence[Path], said: "Wishes", place: "Whereabouts") -> "Batc
     batch = read_batch(sources, said, env=place.env, here=Path.cwd(), known=known)
     Outlet(sys.stderr).write("".join(f"note: {visible(note)}\n" for note in batch.notes))
     return batch
+
+
+def worker_rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
+    from ralph.config.settings import DOTENV
+    from ralph.queue.goals import MergeMode
+    from ralph.queue.worker_state import Rules
+
+    env = {name: value for name, value in place.env.items() if name != "RALPH_DB"}  # it may hold a password
+    # An agent can write a .env into its clone, where git may ignore it: nothing in there decides about a goal.
+    env |= {DOTENV: "no", "RALPH_DIR": str(place.ralph_dir)}  # which may have been said from where we stand
+    env |= {"RALPH_NOTIFY": "none"}  # whoever is away is told of goals, not of each attempt at one
+    return Rules(env, merge or MergeMode.DIRECT, merge_unproven)
+
+
+def batch_budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
+    """What the whole batch may use; limits of each goal's are settings, and not meant here."""
+    from ralph.config import settings
+    from ralph.core.text import parse_duration
+    from ralph.queue.news import Budget
+
+    written = {name: value for name, value in (("max_cost", cost), ("max_tokens", tokens)) if value is not None}
+    limits = settings.load(env=place.env, flags=written).limits
+    try:
+        seconds = None if time is None else parse_duration(time)
+    except ValueError as fault:
+        raise UsageError(f"--max-time: {fault}") from fault
+    return Budget(limits.cost_usd if cost else None, limits.tokens if tokens else None, seconds)

@@ -1,5 +1,0 @@
-"""`python -m ralph.cli.runs` is `ralph-runs`."""
-
-from ralph.cli.runs import main
-
-main()
