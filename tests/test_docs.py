@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.flags import FLAGS
+from ralph.claude_cli.options import FLAGS
 from ralph.config.settings import load
 from ralph.core.failures import TABLE
 from ralph.core.goal import KEYS, parse_goal

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ralph.agent.shell import Command
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.shell import Command
 
 WRAPPERS = frozenset({"nice", "nohup", "stdbuf", "time", "timeout"})
 

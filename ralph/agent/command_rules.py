@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ralph.agent.command_files import WRAPPERS, paths_of, unwrapped, words_of
 from ralph.agent.harmless import UNMOVED
-from ralph.agent.rules import Denied, Rule
-from ralph.agent.shell import Command, Script, read_script
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.permissions.rules import Denied, Rule
+from ralph.claude_cli.shell import Command, Script, read_script
 
 _RUN_OTHERS = WRAPPERS | frozenset({
     "bash", "builtin", "busybox", "chroot", "chrt", "command", "dash", "doas", "env", "eval", "exec", "find", "flock",

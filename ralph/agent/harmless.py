@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ralph.agent.known_options import read_call
-from ralph.agent.shell import Command
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.permissions.harmless import read_call
+from ralph.claude_cli.shell import Command
 
 READS = {
     "ls": "list files in", "cat": "concatenate files from", "head": "read the beginning of files from",

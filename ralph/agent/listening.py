@@ -4,7 +4,7 @@ import queue
 import threading
 from collections.abc import Iterator
 
-from ralph.agent.models.base import Model, Request, Utterance
+from ralph.claude_cli.models.base import Model, Request, Utterance
 from ralph.system.signals import Handover
 
 _LOOK = 0.05

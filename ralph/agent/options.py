@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.agent.flags import BadUsage, Given, Use
-from ralph.agent.schemas import NotASchema, require_valid
+from ralph.claude_cli.options import BadUsage, Given, Use
+from ralph.claude_cli.schemas import NotASchema, require_valid
 from ralph.core import ndjson
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ralph.agent.models.base import ModelError
+from ralph.claude_cli.models.base import ModelError
 from ralph.core import ndjson
 
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import cast, get_args
 
-from ralph.agent.decisions import Mode, Permissions
-from ralph.agent.flags import BadUsage
-from ralph.agent.rules import Allowed, Behaviour, Denied, Rule, read_rule, split_rules
+from ralph.claude_cli.options import BadUsage
+from ralph.claude_cli.permissions.decide import Mode, Permissions
+from ralph.claude_cli.permissions.rules import Allowed, Behaviour, Denied, Rule, read_rule, split_rules
 from ralph.core.ndjson import Malformed, decode, mapping, sequence, text
 
 __all__ = ["SOURCES", "Allowed", "Denied", "Mode", "Permissions", "gather"]

@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ralph.agent.account import message_usage
-from ralph.agent.models.base import Block
+from ralph.claude_cli.models.base import Block
+from ralph.claude_cli.usage import message_usage
 from ralph.core.usage import Tokens
 
 Piece: TypeAlias = dict[str, object]

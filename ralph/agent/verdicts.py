@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ralph.agent.models.base import ToolOffer
-from ralph.agent.schemas import violations
-from ralph.agent.tools.base import ToolResult
 from ralph.agent.tools.outcomes import failed
+from ralph.claude_cli.desk import ToolResult
+from ralph.claude_cli.models.base import ToolOffer
+from ralph.claude_cli.schemas import violations
 
 TOOL = "StructuredOutput"
 TRIES = 5

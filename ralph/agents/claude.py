@@ -138,7 +138,7 @@ FAMILIES = ("haiku", "sonnet", "opus", "fable")
 """Short names of models, each of which stands for one with a price."""
 
 # -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
-_COMMAND = (sys.executable, "-P", "-m", "ralph.agent")
+_COMMAND = (sys.executable, "-P", "-m", "ralph.claude_cli")
 
 
 def find_ralph_claude(options: AgentOptions, _env: Mapping[str, str]) -> ClaudeRunner:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.tools import default_tools
-from ralph.agent.tools.base import Desk, ToolResult
+from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.tools import default_tools
 
 Use = Callable[..., ToolResult]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
 from tests.agent.conftest import Use
 from tests.support.waiting import PATIENCE, comes_true, is_alive, pid_in
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
 from tests.agent.conftest import Use
 
 CURRENT = " (file state is current in your context — no need to Read it back)"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ralph.agent.flags import FLAGS, BadUsage, Use, parse
+from ralph.claude_cli.options import FLAGS, BadUsage, Use, parse
 
 
 def test_a_variadic_flag_takes_words_until_the_next_flag() -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ralph.agent.inbox import Inbox, said
+from ralph.claude_cli.stdio import Inbox, said
 
 
 @pytest.fixture

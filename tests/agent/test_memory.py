@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.memory import imports_in, instructions, read_memory
+from ralph.claude_cli.instructions import imports_in, instructions, read_memory
 from tests.support.rows import rows
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.tools.base import Desk, ToolResult
+from ralph.claude_cli.desk import Desk, ToolResult
 from tests.agent.conftest import Use
 from tests.support import tools
 from tests.support.rows import rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ralph.agent.skills import available, find_skill, listing
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
 from tests.agent.conftest import Use
 
 ALPHA = "---\nname: alpha\ndescription: does alpha\n---\nALPHA body $ARGUMENTS and $1 ${CLAUDE_SKILL_DIR}\n"

@@ -97,7 +97,7 @@ def test_nothing_slow_is_loaded_where_it_is_not_needed(run: Any, script: Path) -
     """The SDK takes longer than a whole session of the real claude; ripgrep's wheel is looked for in a search only."""
     done = run("-p", "go", "--model", f"scripted:{script}", env={"PYTHONPROFILEIMPORTTIME": "1"})
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert "ralph.agent.conversation" in imported
+    assert "ralph.claude_cli.conversation" in imported
     assert not imported & {"anthropic", "importlib.metadata", "pydantic", "ralph.config.settings", "psutil"}
 
 

@@ -108,7 +108,7 @@ def _load() -> None:
     import ralph
 
     for module in pkgutil.walk_packages(ralph.__path__, "ralph."):
-        if not module.name.endswith("__main__") and not module.name.startswith("ralph.agent."):  # another program
+        if not module.name.endswith("__main__") and not module.name.startswith("ralph.claude_cli."):  # another program
             importlib.import_module(module.name)
     if threading.active_count() > 1:
         raise AssertionError("what has threads cannot fork safely")

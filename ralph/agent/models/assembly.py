@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from ralph.agent.models.base import Block, Ended, Said, Started, Thinking, Utterance
+from ralph.claude_cli.models.base import Block, Ended, Said, Started, Thinking, Utterance
 from ralph.core import ndjson
 from ralph.core.usage import Tokens
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ralph.agent.models.base import Traits
+from ralph.claude_cli.models.base import Traits
 from ralph.core.usage import canonical
 
 ALIASES: Mapping[str, str] = {

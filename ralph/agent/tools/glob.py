@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ralph.agent.tools.arguments import schema, text_argument
-from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.outcomes import failed
-from ralph.agent.tools.ripgrep import Search, SearchError, changed_at, shown_path
+from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.tools.ripgrep import Search, SearchError, changed_at, shown_path
 
 _MOST = 100
 

@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from ralph.agent.tools.base import Desk, ToolResult
+from ralph.claude_cli.desk import Desk, ToolResult
 
 INTERRUPTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ralph.agent.tools.arguments import schema, text_argument
-from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.outcomes import crashed, exists, failed, in_node_words, rejected
 from ralph.agent.tools.patch import structured_patch
 from ralph.agent.tools.textfile import BYTE_ORDER_MARK, TextFile, read_text_file, refusal_to_write, write_text_file
+from ralph.claude_cli.desk import Desk, ToolResult
 from ralph.core.errors import DiskError
 
 NOT_READ = "File has not been read yet. Read it first before writing to it."

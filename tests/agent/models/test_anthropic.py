@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ralph.agent.models import catalogue
-from ralph.agent.models.anthropic import open_model
-from ralph.agent.models.base import ModelError, Request, Retrying, Said, ToolOffer, Utterance
-from ralph.agent.models.faults import Fault, Kind, delay_ms
 from ralph.agent.models.keys import Key, find_key
+from ralph.claude_cli.models.anthropic import open_model
+from ralph.claude_cli.models.base import ModelError, Request, Retrying, Said, ToolOffer, Utterance
+from ralph.claude_cli.models.faults import Fault, Kind, delay_ms
 from tests.support.api_replies import Fail, Say
 from tests.support.messages_api import ServeMessages
 

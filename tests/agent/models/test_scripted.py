@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.models.base import Ended, Request, Said, Started, Thinking
-from ralph.agent.models.scripted import scripted
+from ralph.claude_cli.models.base import Ended, Request, Said, Started, Thinking
+from ralph.claude_cli.models.scripted import scripted
 from ralph.core.errors import UsageError
 
 NOTHING = Request([], [], [])

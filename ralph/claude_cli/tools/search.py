@@ -5,10 +5,10 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
-from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import failed, rejected
-from ralph.agent.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
+from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
 from ralph.core import ndjson
 
 _USUAL_LIMIT = 250

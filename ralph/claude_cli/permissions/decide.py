@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal
 
 from ralph.agent.command_rules import allowing_rule, dangerous_removal, matching_rule, rule_on_files
-from ralph.agent.commands import judge
 from ralph.agent.harmless import is_sensitive
-from ralph.agent.rules import Allowed, Behaviour, Denied, Rule
 from ralph.agent.tools.arguments import text_argument
-from ralph.agent.tools.base import Desk
 from ralph.agent.tools.glob import base_of
+from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.permissions.commands import judge
+from ralph.claude_cli.permissions.rules import Allowed, Behaviour, Denied, Rule
 
 Mode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ralph.agent import outcome
-from ralph.agent.account import Account
 from ralph.agent.dialogue import Dialogue
-from ralph.agent.inbox import Inbox, Message
 from ralph.agent.listening import Interrupted, listen
-from ralph.agent.models.base import (
+from ralph.agent.outcome import Outcome
+from ralph.agent.verdicts import NUDGE, Verdict
+from ralph.claude_cli.models.base import (
     Ended,
     Model,
     ModelError,
@@ -22,10 +22,10 @@ from ralph.agent.models.base import (
     Started,
     Thinking,
 )
-from ralph.agent.outcome import Outcome
-from ralph.agent.stream import Stream
-from ralph.agent.toolbox import Done, Leaving, Toolbox, calls_of
-from ralph.agent.verdicts import NUDGE, Verdict
+from ralph.claude_cli.stdio import Inbox, Message
+from ralph.claude_cli.stream import Stream
+from ralph.claude_cli.toolbox import Done, Leaving, Toolbox, calls_of
+from ralph.claude_cli.usage import Account
 from ralph.core import ndjson
 
 _EMPTY = "[Your previous response had no visible output. Please continue and produce a user-visible response.]"

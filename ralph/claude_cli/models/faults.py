@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ralph.agent.models.base import ModelError
+from ralph.claude_cli.models.base import ModelError
 
 _FIRST_DELAY = 500.0
 _LONGEST_DELAY = 32_000.0

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ralph.agent import pieces
-from ralph.agent.account import message_usage, usage
-from ralph.agent.models.base import Block, ModelError, Retrying
 from ralph.agent.outcome import Outcome
 from ralph.agent.output import Event, Output
+from ralph.claude_cli.models.base import Block, ModelError, Retrying
+from ralph.claude_cli.usage import message_usage, usage
 from ralph.core.usage import Tokens
 
 VERSION = "2.1.325"

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ralph.agent.models import catalogue, faults
+from ralph.agent.models import catalogue
 from ralph.agent.models.assembly import Assembly
-from ralph.agent.models.base import Model, ModelError, QuotaTold, Request, Retrying, Said, Traits, Utterance
-from ralph.agent.models.faults import Fault, Kind
 from ralph.agent.models.keys import Key, find_key
+from ralph.claude_cli.models import faults
+from ralph.claude_cli.models.base import Model, ModelError, QuotaTold, Request, Retrying, Said, Traits, Utterance
+from ralph.claude_cli.models.faults import Fault, Kind
 from ralph.core import ndjson
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ralph.agent.tools.arguments import flag_argument, schema, text_argument
-from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.outcomes import crashed, exists, failed, in_node_words, missing, rejected
 from ralph.agent.tools.patch import structured_patch
 from ralph.agent.tools.quotes import find_loosely, in_style_of
 from ralph.agent.tools.textfile import TextFile, read_text_file, refusal_to_write, write_text_file
 from ralph.agent.tools.write import CHANGED, CURRENT, NOT_READ
+from ralph.claude_cli.desk import Desk, ToolResult
 from ralph.core.errors import DiskError
 
 _MARKDOWN = {".md", ".mdx"}

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 
-from ralph.agent.tools.base import Desk, Tool, ToolResult
-from ralph.agent.tools.bash import Bash
-from ralph.agent.tools.edit import Edit
 from ralph.agent.tools.glob import Glob
-from ralph.agent.tools.grep import Grep
-from ralph.agent.tools.read import Read
-from ralph.agent.tools.skill import Skill
 from ralph.agent.tools.write import Write
-
-__all__ = ["Desk", "Tool", "ToolResult", "default_tools"]
+from ralph.claude_cli.desk import Tool
+from ralph.claude_cli.tools.bash import Bash
+from ralph.claude_cli.tools.edit import Edit
+from ralph.claude_cli.tools.read import Read
+from ralph.claude_cli.tools.search import Grep
+from ralph.claude_cli.tools.skill import Skill
 
 
 def default_tools() -> Mapping[str, Tool]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
-from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import format_size
 from ralph.agent.tools.outcomes import failed, in_node_words, missing, rejected
 from ralph.agent.tools.textfile import TextFile, decode, note_on
+from ralph.claude_cli.desk import Desk, ToolResult
 
 _LARGEST = 256 * 1024
 _LARGEST_EVER = 64 * 1024 * 1024

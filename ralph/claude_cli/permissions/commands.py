@@ -10,10 +10,10 @@ from pathlib import Path, PurePath
 from ralph.agent.command_files import is_far_home, paths_of, unwrapped
 from ralph.agent.command_rules import dangerous_removal
 from ralph.agent.harmless import CHANGES, FIND_ACTS, NO_FILES, READS, files_of, is_harmless, is_plain_sed, is_sensitive
-from ralph.agent.known_options import read_call
-from ralph.agent.rules import Denied, Rule
-from ralph.agent.shell import BACKGROUND, BLANKS, Command, Redirection, Script, read_script
-from ralph.agent.tools.base import Desk
+from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.permissions.harmless import read_call
+from ralph.claude_cli.permissions.rules import Denied, Rule
+from ralph.claude_cli.shell import BACKGROUND, BLANKS, Command, Redirection, Script, read_script
 
 NEEDS_APPROVAL = "This command requires approval"
 

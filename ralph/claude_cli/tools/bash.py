@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.agent.shell import last_program, programs
 from ralph.agent.tools.arguments import number_argument, schema, text_argument
-from ralph.agent.tools.base import Desk, ToolResult
 from ralph.agent.tools.large import kept_in_file
 from ralph.agent.tools.outcomes import INTERRUPTED, failed
+from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.shell import last_program, programs
 from ralph.core.errors import DiskError
 from ralph.system.child import Child
 from ralph.system.guardian import Guardian, StartError

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ralph.agent.models.base import Model
+from ralph.claude_cli.models.base import Model
 from ralph.core.usage import Tokens, canonical
 
 

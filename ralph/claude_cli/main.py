@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, assert_never
 
-from ralph.agent.assemble import Session, assemble, tell
-from ralph.agent.conversation import answer
-from ralph.agent.flags import FLAGS, BadUsage, Use, parse
-from ralph.agent.inbox import BadInput, Control, Message, read_line, said
 from ralph.agent.options import Options, settle
 from ralph.agent.output import OutputLost
-from ralph.agent.stream import VERSION
-from ralph.agent.toolbox import Leaving
+from ralph.claude_cli.conversation import answer
+from ralph.claude_cli.options import FLAGS, BadUsage, Use, parse
+from ralph.claude_cli.session import Session, assemble, tell
+from ralph.claude_cli.stdio import BadInput, Control, Message, read_line, said
+from ralph.claude_cli.stream import VERSION
+from ralph.claude_cli.toolbox import Leaving
 from ralph.core.errors import RalphError
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.system import environ

@@ -5,15 +5,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph.agent.decisions import Permissions
 from ralph.agent.listening import Interrupted
-from ralph.agent.models.base import Block, ToolOffer
-from ralph.agent.rules import Allowed, Denied
-from ralph.agent.schemas import argument_faults
-from ralph.agent.stream import Stream
-from ralph.agent.tools.base import Desk, Tool, ToolResult
 from ralph.agent.tools.outcomes import crashed, failed, rejected
 from ralph.agent.verdicts import TOOL, Verdict
+from ralph.claude_cli.desk import Desk, Tool, ToolResult
+from ralph.claude_cli.models.base import Block, ToolOffer
+from ralph.claude_cli.permissions.decide import Permissions
+from ralph.claude_cli.permissions.rules import Allowed, Denied
+from ralph.claude_cli.schemas import argument_faults
+from ralph.claude_cli.stream import Stream
 from ralph.core import ndjson
 
 _REJECTED = (

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ralph.agent.models.base import Block, Ended, Request, Said, Started, Thinking, Traits, Utterance
+from ralph.claude_cli.models.base import Block, Ended, Request, Said, Started, Thinking, Traits, Utterance
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.usage import Tokens

@@ -10,23 +10,24 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ralph.agent import briefing, memory, skills
-from ralph.agent.account import Account
-from ralph.agent.conversation import Kit
-from ralph.agent.decisions import Permissions
+from ralph.agent import briefing, skills
 from ralph.agent.dialogue import Dialogue
-from ralph.agent.inbox import Inbox
-from ralph.agent.models.base import Model
 from ralph.agent.models.catalogue import resolve
-from ralph.agent.models.scripted import PREFIX, scripted
 from ralph.agent.options import Options
 from ralph.agent.output import JsonOutput, Output, StreamOutput, TextOutput
 from ralph.agent.permissions import gather
-from ralph.agent.stream import VERSION, Setting, Stream
-from ralph.agent.toolbox import Toolbox
-from ralph.agent.tools import default_tools
-from ralph.agent.tools.base import Desk, Tool
 from ralph.agent.verdicts import TOOL, TRIES
+from ralph.claude_cli import instructions
+from ralph.claude_cli.conversation import Kit
+from ralph.claude_cli.desk import Desk, Tool
+from ralph.claude_cli.models.base import Model
+from ralph.claude_cli.models.scripted import PREFIX, scripted
+from ralph.claude_cli.permissions.decide import Permissions
+from ralph.claude_cli.stdio import Inbox
+from ralph.claude_cli.stream import VERSION, Setting, Stream
+from ralph.claude_cli.toolbox import Toolbox
+from ralph.claude_cli.tools import default_tools
+from ralph.claude_cli.usage import Account
 from ralph.core import usage
 from ralph.core.errors import DiskError, RalphError
 
@@ -117,7 +118,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         model=model,
         toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),
         dialogue=Dialogue(
-            briefing.preamble(memory.instructions(cwd, home, options.sources), skills.listing(known.values()))
+            briefing.preamble(instructions.instructions(cwd, home, options.sources), skills.listing(known.values()))
         ),
         stream=stream,
         account=Account(model, price),
@@ -163,7 +164,7 @@ def open_model(options: Options, environment: Mapping[str, str]) -> Model:
         raise RalphError(
             "the SDK that Anthropic's models need is missing: in a clone of ralph, pip install '.[models]'"
         )
-    from ralph.agent.models.anthropic import open_model as open_anthropic
+    from ralph.claude_cli.models.anthropic import open_model as open_anthropic
 
     return open_anthropic(name, environment, options.effort)
 

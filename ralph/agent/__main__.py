@@ -1,5 +1,0 @@
-"""`python -m ralph.agent` is `ralph-claude`."""
-
-from ralph.agent.main import main
-
-main()

@@ -1,0 +1,1 @@
+"""What the agent may do: rules, commands that do no harm, and the decision."""
