@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.agent.models.catalogue import ALIASES
 from ralph.agents.claude import FAMILIES
+from ralph.claude_cli.models.base import ALIASES
 from ralph.core.events import Usage
 from ralph.core.usage import Estimate, Meter, Prices, Tokens, parse, shipped
 from tests.support.rows import rows

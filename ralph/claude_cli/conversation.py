@@ -5,11 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph.agent import outcome
-from ralph.agent.dialogue import Dialogue
-from ralph.agent.listening import Interrupted, listen
-from ralph.agent.outcome import Outcome
-from ralph.agent.verdicts import NUDGE, Verdict
 from ralph.claude_cli.models.base import (
     Ended,
     Model,
@@ -23,10 +18,52 @@ from ralph.claude_cli.models.base import (
     Thinking,
 )
 from ralph.claude_cli.stdio import Inbox, Message
-from ralph.claude_cli.stream import Stream
-from ralph.claude_cli.toolbox import Done, Leaving, Toolbox, calls_of
+from ralph.claude_cli.stream import (
+    Outcome,
+    Stream,
+    answered,
+    failed,
+    finished,
+    interrupted,
+    out_of_money,
+    out_of_turns,
+    unanswered,
+)
+from ralph.claude_cli.toolbox import NUDGE, Done, Interrupted, Leaving, Toolbox, Verdict, calls_of, listen
 from ralph.claude_cli.usage import Account
 from ralph.core import ndjson
+
+Content = Sequence[Mapping[str, object]]
+
+
+class Dialogue:
+    """A list of messages, begun by what the model should know beforehand."""
+
+    def __init__(self, preamble: Sequence[str] = ()) -> None:
+        self._messages: list[tuple[str, list[Mapping[str, object]]]] = []
+        self._preamble = [{"type": "text", "text": text} for text in preamble]
+
+    def hear_user(self, content: Content) -> None:
+        """Add what the user or a tool said."""
+        self._add("user", [*self._preamble, *content])
+        self._preamble = []
+
+    def hear_model(self, content: Content) -> None:
+        """Add what the model said; a message without content never was one."""
+        if content:
+            self._add("assistant", content)
+
+    def messages(self) -> list[Mapping[str, object]]:
+        """All of it, for a request."""
+        return [{"role": role, "content": list(content)} for role, content in self._messages]
+
+    def _add(self, role: str, content: Content) -> None:
+        # After an interrupt the user speaks twice in a row; to the API that is one message.
+        if self._messages and self._messages[-1][0] == role:
+            self._messages[-1][1].extend(content)
+        else:
+            self._messages.append((role, list(content)))
+
 
 _EMPTY = "[Your previous response had no visible output. Please continue and produce a user-visible response.]"
 _CUT_OFF = (
@@ -95,7 +132,7 @@ def answer(message: Message, kit: Kit) -> Outcome:
         kit.stream.failure(error)
         if error.advice:
             kit.advise(error.advice)
-        ended = outcome.failed(error)
+        ended = failed(error)
     kit.stream.result(ended, kit.account.figures(), _times(turn, ended), permission_denials=turn.done.denials)
     return ended
 
@@ -114,18 +151,18 @@ def _converse(turn: Turn, kit: Kit) -> Outcome:
                 _hand_over(turn, kit)
             turn.in_tools = False
             if turn.verdict and turn.verdict.accepted:
-                return outcome.answered(turn.verdict.accepted[-1], reply.stop_reason)
+                return answered(turn.verdict.accepted[-1], reply.stop_reason)
             if turn.verdict and turn.verdict.is_given_up:
-                return outcome.unanswered(turn.verdict.tries, turn.verdict.fault)
+                return unanswered(turn.verdict.tries, turn.verdict.fault)
         elif reminder := _reminder(reply, turn):
             _remind(reminder, reply, kit)
         else:
-            return outcome.finished(_last_words(reply), reply.stop_reason)
+            return finished(_last_words(reply), reply.stop_reason)
         if turn.asked == kit.most_asked:
-            return outcome.out_of_turns(turn.asked, reply.stop_reason)
+            return out_of_turns(turn.asked, reply.stop_reason)
         for message in kit.inbox.waiting():
             kit.dialogue.hear_user([_text(_MEANWHILE.format(text=message.text))])
-    return outcome.out_of_money(kit.most_dollars or 0.0, turn.stop_reason)
+    return out_of_money(kit.most_dollars or 0.0, turn.stop_reason)
 
 
 def _ask(turn: Turn, kit: Kit) -> Reply:
@@ -209,7 +246,7 @@ def _break_off(turn: Turn, kit: Kit) -> Outcome:
     said = _text(f"[Request interrupted by user{' for tool use' if turn.in_tools else ''}]")
     kit.stream.user([said])
     kit.dialogue.hear_user([said])
-    return outcome.interrupted(in_tools=turn.in_tools)
+    return interrupted(in_tools=turn.in_tools)
 
 
 def _last_words(reply: Reply) -> str:

@@ -4,6 +4,7 @@ Wordings and shapes here and in the tools are those of Claude Code 2.1.325 unles
 harness or a model has learnt to read there, it reads here.
 """
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ralph.agent.skills import Skill
+from ralph.claude_cli.instructions import Skill
 
 _DIGESTED = 1 << 20
 """Up to this size a file is compared by content: `touch` and a checkout back and forth change nothing."""
@@ -141,3 +142,80 @@ def _look_at(path: Path, *, whole: bool) -> Seen | None:
         return None
     digest = hashlib.sha256(content).digest() if status.st_size <= _DIGESTED else b""
     return Seen(status.st_mtime_ns, status.st_size, digest, whole)
+
+
+INTERRUPTED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
+    " Correction to the text above: this call was stopped while running, not refused before it ran. It may have run in "
+    "part or in full, and its changes may have been written. No permission prompt was involved. Work it started "
+    "elsewhere (a remote command, a background process) may still be running, so check before starting the same work "
+    "again. The instruction to stop and wait still stands."
+)
+"""What is said of a call that an interrupt ended."""
+
+
+def failed(message: str) -> ToolResult:
+    """The tool tried and could not."""
+    return ToolResult(message, is_error=True, detail=f"Error: {message}")
+
+
+def rejected(message: str) -> ToolResult:
+    """The tool would not even try: the call itself makes no sense as things stand."""
+    return ToolResult(f"<tool_use_error>{message}</tool_use_error>", is_error=True, detail=f"Error: {message}")
+
+
+def crashed(tool: str, message: str) -> ToolResult:
+    """The call met something that nobody foresaw."""
+    said = f"Error calling tool ({tool}): {message}"
+    return ToolResult(f"<tool_use_error>{said}</tool_use_error>", is_error=True, detail=said)
+
+
+def in_node_words(error: OSError, action: str, path: object) -> str:
+    """The error as the original's runtime words it."""
+    code = errno.errorcode.get(error.errno or 0, "EIO")
+    said = "illegal operation on a directory" if code == "EISDIR" else (error.strerror or str(error)).lower()
+    return f"{code}: {said}, {action} '{path}'"
+
+
+def exists(path: Path) -> bool:
+    """Tell whether there is something; a path that leads through a file is a fault, not an absence."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def missing(path: Path, desk: Desk) -> str:
+    """That the file does not exist, and which one might be meant: the same name with another ending."""
+    said = f"File does not exist. Note: your current working directory is {desk.cwd}."
+    try:
+        near = sorted(other.name for other in path.parent.iterdir() if other.stem == path.stem and other != path)
+    except OSError:
+        return said
+    return f"{said} Did you mean {near[0]}?" if near else said
+
+
+_PREVIEW = 2000
+
+
+def format_size(size: int) -> str:
+    """A size as people read it: 512 bytes, 29.3KB, 4.8MB."""
+    if size < 1024:
+        return f"{size} bytes"
+    for unit in ("KB", "MB"):
+        size_in_unit = size / 1024 if unit == "KB" else size / 1024**2
+        if size_in_unit < 1024:
+            return f"{size_in_unit:.1f}".removesuffix(".0") + unit
+    return f"{size / 1024**3:.1f}".removesuffix(".0") + "GB"
+
+
+def kept_in_file(text: str, size: int, place: Path) -> str:
+    """What the model is told instead of the whole."""
+    cut = text.rfind("\n", 0, _PREVIEW)
+    preview = text[: cut if cut > _PREVIEW // 2 else _PREVIEW]
+    return (
+        f"<persisted-output>\nOutput too large ({format_size(size)}). Full output saved to: {place}\n\n"
+        f"Preview (first 2KB):\n{preview}\n...\n</persisted-output>"
+    )

@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, assert_never
 
-from ralph.agent.options import Options, settle
-from ralph.agent.output import OutputLost
 from ralph.claude_cli.conversation import answer
-from ralph.claude_cli.options import FLAGS, BadUsage, Use, parse
+from ralph.claude_cli.options import FLAGS, BadUsage, Options, Use, parse, settle
 from ralph.claude_cli.session import Session, assemble, tell
-from ralph.claude_cli.stdio import BadInput, Control, Message, read_line, said
+from ralph.claude_cli.stdio import BadInput, Control, Message, OutputLost, read_line, said
 from ralph.claude_cli.stream import VERSION
 from ralph.claude_cli.toolbox import Leaving
 from ralph.core.errors import RalphError

@@ -5,9 +5,14 @@ commander, which claude is built on: a variadic flag takes words until the next 
 """
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+
+from ralph.claude_cli.schemas import NotASchema, require_valid
+from ralph.core import ndjson
 
 
 class Use(Enum):
@@ -254,3 +259,181 @@ def _did_you_mean(unknown: str) -> str:
     known = [name for name in _BY_NAME if name.startswith("--")]
     near = difflib.get_close_matches(unknown.partition("=")[0], known, n=1, cutoff=0.75)
     return f"\n(Did you mean {near[0]}?)" if near else ""
+
+
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_AS_ROOT = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One session as the user wants it."""
+
+    prompt: str
+    model: str
+    tools: tuple[str, ...] | None
+    """None: all of them."""
+
+    allowed: tuple[str, ...]
+    disallowed: tuple[str, ...]
+    permission_mode: str
+    """Empty: as the settings files say."""
+
+    with_skills: bool
+    verbose: bool
+    reads_stream: bool
+    output: str
+    in_pieces: bool
+    """Messages are told as they grow, too."""
+    schema: Mapping[str, object] | None
+    max_turns: int | None
+    max_dollars: float | None
+    system_prompt: str | None
+    more_system_prompt: str
+    session_id: str
+    directories: tuple[Path, ...]
+    effort: str
+    sources: tuple[str, ...]
+    notes: tuple[str, ...]
+    """One line each, for stderr."""
+
+
+def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: Path) -> Options:
+    """Make sense of the flags, or raise BadUsage."""
+    _refuse(given)
+    output, reads_stream = given.last("output-format") or "text", given.last("input-format") == "stream-json"
+    verbose = "verbose" in given
+    if reads_stream and output != "stream-json":
+        raise BadUsage("Error: --input-format=stream-json requires output-format=stream-json.")
+    if output == "stream-json" and not verbose:
+        raise BadUsage("Error: When using --print, --output-format=stream-json requires --verbose")
+    mode = "bypassPermissions" if "dangerously-skip-permissions" in given else given.last("permission-mode") or ""
+    if mode == "bypassPermissions" and is_root and environment.get("IS_SANDBOX") != "1":
+        raise BadUsage(_AS_ROOT)
+    notes = [f"ralph-claude: {flag.names[-1]} has no effect here" for flag in given.of(Use.IGNORED)]
+    effort, doubt = _effort(given.last("effort") or "")
+    return Options(
+        prompt=given.words[0] if given.words else "",
+        model=given.last("model") or "",
+        tools=_tools(given),
+        allowed=tuple(given.values.get("allowed-tools", ())),
+        disallowed=tuple(given.values.get("disallowed-tools", ())),
+        permission_mode="default" if mode == "manual" else mode,
+        with_skills="disable-slash-commands" not in given,
+        verbose=verbose,
+        reads_stream=reads_stream,
+        output=output,
+        in_pieces=_in_pieces(given, output),
+        schema=_schema(given.last("json-schema")),
+        max_turns=_turns(given.last("max-turns")),
+        max_dollars=_dollars(given.last("max-budget-usd")),
+        system_prompt=_prompt(given, "system-prompt", cwd),
+        more_system_prompt=_prompt(given, "append-system-prompt", cwd) or "",
+        session_id=_session_id(given.last("session-id")),
+        directories=tuple(cwd / folder for folder in given.values.get("add-dir", ())),
+        effort=effort,
+        sources=_sources(given.last("setting-sources")),
+        notes=(*notes, *doubt),
+    )
+
+
+def _refuse(given: Given) -> None:
+    if refused := given.of(Use.REFUSED):
+        name = refused[0].names[-1]
+        raise BadUsage(f"Error: ralph-claude does not know {name} yet: every session is a fresh one, held with --print")
+    if "system-prompt" in given and "system-prompt-file" in given:
+        raise BadUsage("Error: Cannot use both --system-prompt and --system-prompt-file. Please use only one.")
+
+
+def _in_pieces(given: Given, output: str) -> bool:
+    asked = "include-partial-messages" in given
+    if asked and output != "stream-json":
+        raise BadUsage("Error: --include-partial-messages requires --print and --output-format=stream-json.")
+    return asked
+
+
+def _tools(given: Given) -> tuple[str, ...] | None:
+    if "tools" not in given:
+        return None
+    names = [name for words in given.values["tools"] for name in re.split(r"[,\s]+", words) if name]
+    return None if names == ["default"] else tuple(names)
+
+
+def _schema(text: str | None) -> Mapping[str, object] | None:
+    if text is None:
+        return None
+    try:
+        schema = ndjson.decode(text)
+    except ndjson.Malformed as error:
+        raise BadUsage(f"Error: --json-schema is not valid JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise BadUsage("Error: --json-schema must be a JSON object")
+    try:
+        require_valid(ndjson.mapping(schema))  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
+    except NotASchema as error:
+        raise BadUsage(f"Error: --json-schema is not a valid JSON Schema: {error}") from error
+    return ndjson.mapping(schema)  # pyright: ignore[reportUnknownArgumentType] - JSON from outside
+
+
+def _turns(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        number = int(float(text))
+    except (ValueError, OverflowError) as error:
+        wrong = f"error: option '--max-turns <turns>' argument '{text}' is invalid. must be a number"
+        raise BadUsage(wrong) from error
+    return number if number > 0 else None  # 0 is no limit (2.1.325)
+
+
+def _dollars(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        amount = ndjson.amount(float(text))
+    except ValueError:
+        amount = None
+    if not amount:
+        raise BadUsage(
+            f"error: option '--max-budget-usd <amount>' argument '{text}' is invalid. --max-budget-usd must be a "
+            "positive number greater than 0"
+        )
+    return amount
+
+
+def _prompt(given: Given, key: str, cwd: Path) -> str | None:
+    """The text of a flag and of the file that its twin names; the file's comes last."""
+    said, file = given.last(key), given.last(f"{key}-file")
+    if file is None:
+        return said
+    path = cwd / file
+    what = "System prompt" if key == "system-prompt" else "Append system prompt"
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise BadUsage(f"Error: {what} file not found: {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadUsage(f"Error: {what} file cannot be read: {path}: {error}") from error
+    return f"{said}\n\n{text}" if said else text
+
+
+def _session_id(text: str | None) -> str:
+    if text is not None and not _UUID.fullmatch(text):
+        raise BadUsage("Error: Invalid session ID. Must be a valid UUID.")
+    return text or str(uuid.uuid4())
+
+
+def _effort(level: str) -> tuple[str, list[str]]:
+    if not level or level in EFFORTS:
+        return level, []
+    said = f"Warning: Unknown --effort value '{level}' — ignoring it and using the default effort."
+    return "", [f"{said} Valid values: {', '.join(EFFORTS)}."]
+
+
+def _sources(text: str | None) -> tuple[str, ...]:
+    """Which settings files count; all of them unless said."""
+    if text is None:
+        return ("user", "project", "local")
+    return tuple(name.strip() for name in text.split(",") if name.strip())

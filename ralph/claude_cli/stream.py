@@ -3,17 +3,135 @@
 What we have no counterpart for (plugins, agents, fast mode) has the value it has there when there is none.
 """
 
+import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from ralph.agent import pieces
-from ralph.agent.outcome import Outcome
-from ralph.agent.output import Event, Output
 from ralph.claude_cli.models.base import Block, ModelError, Retrying
+from ralph.claude_cli.stdio import Event, Output
 from ralph.claude_cli.usage import message_usage, usage
+from ralph.core import ndjson
 from ralph.core.usage import Tokens
+
+Piece: TypeAlias = dict[str, object]
+
+
+def message_start(message_id: str, model: str, tokens: Tokens) -> Piece:
+    message: Piece = {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": message_usage(tokens),
+    }
+    return {"type": "message_start", "message": message}
+
+
+def block_start(index: int, block: Block) -> list[Piece]:
+    """A block as it begins, empty, and what it then is filled with."""
+    empty, deltas = _unfilled(block)
+    return [
+        {"type": "content_block_start", "index": index, "content_block": {**block, **empty}},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+    ]
+
+
+def block_stop(index: int) -> Piece:
+    return {"type": "content_block_stop", "index": index}
+
+
+def message_end(stop_reason: str, tokens: Tokens) -> list[Piece]:
+    """The end of a message, which alone tells its final output."""
+    delta = {"stop_reason": stop_reason, "stop_sequence": None}
+    return [
+        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": tokens.output}},
+        {"type": "message_stop"},
+    ]
+
+
+def _unfilled(block: Block) -> tuple[Mapping[str, object], list[Piece]]:
+    match block.get("type"):
+        case "text":
+            return {"text": ""}, [{"type": "text_delta", "text": block.get("text")}]
+        case "thinking":
+            signature = {"type": "signature_delta", "signature": block.get("signature")}
+            thought: Piece = {"type": "thinking_delta", "thinking": block.get("thinking")}
+            return {"thinking": "", "signature": ""}, [thought, signature]
+        case "tool_use":
+            written = json.dumps(block.get("input"), ensure_ascii=False)
+            return {"input": {}}, [{"type": "input_json_delta", "partial_json": written}]
+        case _:
+            return {}, []
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one turn came to."""
+
+    subtype: str
+    is_error: bool
+    stop_reason: str | None
+    terminal_reason: str
+    fields: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What only this kind of result says: `result` or `errors`, `structured_output`, the API's own words."""
+
+    plain: str = ""
+    """What text output prints."""
+
+
+def finished(text: str, stop_reason: str) -> Outcome:
+    """The model has said its last word."""
+    fields: dict[str, object] = {"api_error_status": None, "result": text}
+    return Outcome("success", False, stop_reason, "completed", fields, f"{text}\n")
+
+
+def answered(structured: object, stop_reason: str) -> Outcome:
+    """The model has handed in what the schema asks for."""
+    text = ndjson.encode(structured)
+    fields: dict[str, object] = {"api_error_status": None, "result": text, "structured_output": structured}
+    return Outcome("success", False, stop_reason, "completed", fields, f"{text}\n")
+
+
+def unanswered(tries: int, fault: str) -> Outcome:
+    """The model has violated the schema too often."""
+    said = f"Failed to provide valid structured output after {tries} attempts — last StructuredOutput error: {fault}"
+    reason = "structured_output_retry_exhausted"
+    return _error("error_max_structured_output_retries", "tool_use", reason, said, f"Error: {said}")
+
+
+def out_of_turns(most: int, stop_reason: str) -> Outcome:
+    said = f"Reached maximum number of turns ({most})"
+    return _error("error_max_turns", stop_reason, "max_turns", said, f"Error: Reached max turns ({most})")
+
+
+def out_of_money(most: float, stop_reason: str | None) -> Outcome:
+    said = f"Reached maximum budget (${most:g})"
+    plain = f"Error: Exceeded USD budget ({most:g})"
+    return _error("error_max_budget_usd", stop_reason, "budget_exhausted", said, plain)
+
+
+def interrupted(*, in_tools: bool) -> Outcome:
+    stop_reason = "tool_use" if in_tools else None
+    said = f"[ede_diagnostic] result_type=user last_content_type=n/a stop_reason={stop_reason or 'null'}"
+    reason = "aborted_tools" if in_tools else "aborted_streaming"
+    return _error("error_during_execution", stop_reason, reason, said, "Error: Request interrupted by user")
+
+
+def failed(error: ModelError) -> Outcome:
+    """The model could not be had. That claude calls this a success, only `is_error`, is no slip of ours."""
+    fields = {"api_error_status": error.status, "result": error.text, **error.facts}
+    return Outcome("success", True, "stop_sequence", error.terminal_reason, fields, f"{error.text}\n")
+
+
+def _error(subtype: str, stop_reason: str | None, reason: str, said: str, plain: str) -> Outcome:
+    return Outcome(subtype, True, stop_reason, reason, {"errors": [said]}, plain)
+
 
 VERSION = "2.1.325"
 """The Claude Code whose stream this is."""
@@ -79,10 +197,10 @@ class Stream:
 
     def message_started(self, message_id: str, model: str, tokens: Tokens) -> None:
         self.blocks = 0
-        self._tell(message_id, pieces.message_start(message_id, model, tokens))
+        self._tell(message_id, message_start(message_id, model, tokens))
 
     def message_ended(self, message_id: str, stop_reason: str, tokens: Tokens) -> None:
-        self._tell(message_id, *pieces.message_end(stop_reason, tokens))
+        self._tell(message_id, *message_end(stop_reason, tokens))
 
     def assistant(self, message_id: str, model: str, block: Block, tokens: Tokens) -> None:
         """One block of a message: an event each, all with the usage of the message's start."""
@@ -100,9 +218,9 @@ class Stream:
         event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
         if block.get("type") == "thinking":
             event |= {"thinking_duration_ms": 1, "thinking_display": "updates"}
-        self._tell(message_id, *pieces.block_start(self.blocks, block))
+        self._tell(message_id, *block_start(self.blocks, block))
         self.output.put(event)
-        self._tell(message_id, pieces.block_stop(self.blocks))
+        self._tell(message_id, block_stop(self.blocks))
         self.blocks += 1
 
     def failure(self, error: ModelError) -> None:
@@ -167,7 +285,7 @@ class Stream:
         answer = {"subtype": "error", "request_id": request_id, "error": said, "error_code": "unsupported_request"}
         self.output.put({"type": "control_response", "response": answer})
 
-    def _tell(self, message_id: str, *told: pieces.Piece) -> None:
+    def _tell(self, message_id: str, *told: Piece) -> None:
         if self.in_pieces:
             for piece in told:
                 event = _whole({"type": "stream_event", "event": piece}) | self._stamp()

@@ -1,20 +1,100 @@
 """Doing what a model calls for: find the tool, check the call, ask for permission, run it, tell what came of it."""
 
 import os
+import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ralph.agent.listening import Interrupted
-from ralph.agent.tools.outcomes import crashed, failed, rejected
-from ralph.agent.verdicts import TOOL, Verdict
-from ralph.claude_cli.desk import Desk, Tool, ToolResult
-from ralph.claude_cli.models.base import Block, ToolOffer
+from ralph.claude_cli.desk import Desk, Tool, ToolResult, crashed, failed, rejected
+from ralph.claude_cli.models.base import Block, Model, Request, ToolOffer, Utterance
 from ralph.claude_cli.permissions.decide import Permissions
 from ralph.claude_cli.permissions.rules import Allowed, Denied
-from ralph.claude_cli.schemas import argument_faults
+from ralph.claude_cli.schemas import argument_faults, violations
 from ralph.claude_cli.stream import Stream
 from ralph.core import ndjson
+from ralph.system.signals import Handover
+
+_LOOK = 0.05
+"""Seconds between two looks at whether we were called away."""
+
+
+class Interrupted(Exception):
+    """The user wants this turn ended."""
+
+
+def listen(model: Model, request: Request, stop: threading.Event) -> Iterator[Utterance]:
+    """Yield what the model says; raise Interrupted as soon as `stop` is set, whatever the network does."""
+    heard: Handover[Utterance | BaseException | None] = Handover()
+    cancelled = threading.Event()
+
+    def ask() -> None:
+        try:
+            for utterance in model.ask(request, cancelled):
+                heard.put(utterance)
+            heard.put(None)
+        except BaseException as error:  # it belongs to the thread that listens
+            heard.put(error)
+
+    threading.Thread(target=ask, daemon=True, name="model").start()
+    try:
+        while True:
+            if stop.is_set():
+                raise Interrupted
+            try:
+                utterance = heard.get(timeout=_LOOK)
+            except queue.Empty:
+                continue
+            if utterance is None:
+                return
+            if isinstance(utterance, BaseException):
+                raise utterance
+            yield utterance
+    finally:
+        cancelled.set()
+
+
+TOOL = "StructuredOutput"
+TRIES = 5
+NUDGE = (
+    "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. Call this tool now."
+)
+
+_OUTPUT_TAKEN = "Structured output provided successfully"
+_DESCRIPTION = (
+    "Use this tool to return your final response in the requested structured format. You MUST call this tool exactly "
+    "once at the end of your response to provide the structured output."
+)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What one turn is to hand in, and how that went so far."""
+
+    schema: Mapping[str, object]
+    most: int = TRIES
+    tries: int = 0
+    fault: str = ""
+    nudged: bool = False
+    accepted: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    """What was handed in; the last one stands (2.1.325, two calls in one message)."""
+
+    @property
+    def is_given_up(self) -> bool:
+        return not self.accepted and self.tries >= self.most
+
+    def offer(self) -> ToolOffer:
+        return ToolOffer(TOOL, _DESCRIPTION, self.schema)
+
+    def take(self, arguments: Mapping[str, object]) -> ToolResult:
+        """Accept what keeps to the schema; say what is wrong with anything else."""
+        self.tries += 1
+        if faults := violations(self.schema, arguments):
+            self.fault = f"Output does not match required schema: {', '.join(faults)}"
+            return failed(self.fault)
+        self.accepted.append(arguments)
+        return ToolResult(_OUTPUT_TAKEN, detail=_OUTPUT_TAKEN)
+
 
 _REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "

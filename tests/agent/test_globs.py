@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.agent.globs import compile_glob
+from ralph.claude_cli.permissions.rules import compile_glob
 
 
 @given(st.text("ab*?", min_size=1, max_size=8).filter(lambda text: "**" not in text), st.text("ab", max_size=10))

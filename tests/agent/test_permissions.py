@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.permissions import gather
 from ralph.claude_cli.desk import Desk
 from ralph.claude_cli.options import BadUsage
-from ralph.claude_cli.permissions.decide import Permissions
+from ralph.claude_cli.permissions.decide import Permissions, gather
 from ralph.claude_cli.permissions.rules import Allowed, Denied
 from tests.agent.conftest import Use
 from tests.support.rows import rows

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agent.skills import available, find_skill, listing
 from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.instructions import available, find_skill, listing
 from tests.agent.conftest import Use
 
 ALPHA = "---\nname: alpha\ndescription: does alpha\n---\nALPHA body $ARGUMENTS and $1 ${CLAUDE_SKILL_DIR}\n"

@@ -12,16 +12,93 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ralph.agent.models import catalogue
-from ralph.agent.models.assembly import Assembly
-from ralph.agent.models.keys import Key, find_key
-from ralph.claude_cli.models import faults
-from ralph.claude_cli.models.base import Model, ModelError, QuotaTold, Request, Retrying, Said, Traits, Utterance
-from ralph.claude_cli.models.faults import Fault, Kind
+from ralph.claude_cli.models import base, faults
+from ralph.claude_cli.models.base import (
+    Block,
+    Ended,
+    Model,
+    ModelError,
+    QuotaTold,
+    Request,
+    Retrying,
+    Said,
+    Started,
+    Thinking,
+    Traits,
+    Utterance,
+)
+from ralph.claude_cli.models.faults import Fault, Key, Kind, find_key
 from ralph.core import ndjson
+from ralph.core.usage import Tokens
 
 if TYPE_CHECKING:
     import anthropic
+
+_GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+
+class Assembly:
+    """Takes in stream events, gives out what they complete."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._usage: dict[str, object] = {}
+        self._block: dict[str, object] = {}
+        self._arguments: list[str] = []
+        self._stop_reason = ""
+        self.is_complete = False
+
+    def feed(self, event: Mapping[str, object]) -> Iterator[Utterance]:
+        match event.get("type"):
+            case "message_start":
+                message = ndjson.mapping(event.get("message"))
+                self._usage = dict(ndjson.mapping(message.get("usage")))
+                model = ndjson.text(message.get("model")) or self._model
+                yield Started(ndjson.text(message.get("id")), model, self._tokens())
+            case "content_block_start":
+                self._block, self._arguments = dict(ndjson.mapping(event.get("content_block"))), []
+            case "content_block_delta":
+                yield from self._grow(ndjson.mapping(event.get("delta")))
+            case "content_block_stop":
+                yield Said(self._whole_block())
+            case "message_delta":
+                self._stop_reason = ndjson.text(ndjson.mapping(event.get("delta")).get("stop_reason"))
+                told = ndjson.mapping(event.get("usage"))
+                self._usage |= {name: value for name, value in told.items() if value is not None}
+            case "message_stop":
+                self.is_complete = True
+                yield Ended(self._stop_reason, self._tokens())
+            case _:
+                pass
+
+    def _grow(self, delta: Mapping[str, object]) -> Iterator[Utterance]:
+        kind = ndjson.text(delta.get("type"))
+        if kind == "input_json_delta":
+            self._arguments.append(ndjson.text(delta.get("partial_json")))
+        elif kind in _GROWS:
+            name = _GROWS[kind]
+            more = ndjson.text(delta.get(name))
+            self._block[name] = ndjson.text(self._block.get(name)) + more
+            if kind == "thinking_delta":
+                yield Thinking(len(more))
+
+    def _whole_block(self) -> Block:
+        if self._block.get("type") != "tool_use" or not "".join(self._arguments).strip():
+            return self._block
+        try:
+            arguments = ndjson.mapping(ndjson.decode("".join(self._arguments)))
+        except ndjson.Malformed:  # cut off at the token limit: the call is answered with what it lacks
+            return {**self._block, "input": {}}
+        return {**self._block, "input": dict(arguments)}
+
+    def _tokens(self) -> Tokens:
+        return Tokens(
+            ndjson.count(self._usage.get("input_tokens")),
+            ndjson.count(self._usage.get("output_tokens")),
+            ndjson.count(self._usage.get("cache_creation_input_tokens")),
+            ndjson.count(self._usage.get("cache_read_input_tokens")),
+        )
+
 
 _RETRIES = 10
 _TIMEOUT_MS = 600_000
@@ -75,7 +152,7 @@ class AnthropicModel:
 
     @property
     def traits(self) -> Traits:
-        return catalogue.entry(self.name).traits
+        return base.entry(self.name).traits
 
     @property
     def key_source(self) -> str:
@@ -156,7 +233,7 @@ class AnthropicModel:
             yield QuotaTold(info)
 
     def _parameters(self, request: Request) -> dict[str, object]:
-        entry = catalogue.entry(self.name)
+        entry = base.entry(self.name)
         tools = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in request.tools]
         return {
             "model": self.name,
@@ -168,7 +245,7 @@ class AnthropicModel:
             "stream": True,
         }
 
-    def _thinking(self, entry: catalogue.Entry) -> dict[str, object]:
+    def _thinking(self, entry: base.Entry) -> dict[str, object]:
         effort = self._manner.effort or entry.effort
         parameters: dict[str, object] = {"output_config": {"effort": effort}} if effort else {}
         wanted = self._manner.thinking

@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
-from ralph.core.usage import Tokens
+from ralph.core.usage import Tokens, canonical
 
 Block = Mapping[str, object]
 """One content block as the Messages API writes it: text, thinking, tool_use."""
@@ -133,3 +133,62 @@ class Reply:
     blocks: list[Block] = field(default_factory=list[Block])
     stop_reason: str = ""
     tokens: Tokens = field(default_factory=Tokens)
+
+
+ALIASES: Mapping[str, str] = {
+    "haiku": "claude-haiku-5-5",
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+    "fable": "claude-fable-5-2",
+}
+DEFAULT = "opus"
+
+Thinks = Literal["adaptive", "budget", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model: its sizes, and whether it thinks as it sees fit, by a budget of tokens, or nobody knows."""
+
+    context_window: int = 200_000
+    max_output: int = 32_000
+    thinks: Thinks = "unknown"
+    effort: str = ""
+    """The effort it is asked for unless the user says otherwise; empty: it knows none."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(self.context_window, self.max_output)
+
+
+_NEWEST = Entry(1_000_000, 128_000, "adaptive", "medium")
+_NEW = Entry(1_000_000, 64_000, "adaptive", "high")
+
+MODELS: Mapping[str, Entry] = {
+    "claude-haiku-5-5": _NEWEST,
+    "claude-sonnet-5-5": _NEWEST,
+    "claude-opus-5-5": _NEWEST,
+    "claude-fable-5-2": _NEWEST,
+    "claude-fable-5": _NEW,
+    "claude-sonnet-5": _NEW,
+    "claude-opus-4-8": _NEW,
+    "claude-opus-4-6": Entry(200_000, 64_000, "adaptive", "high"),
+    "claude-sonnet-4-6": Entry(200_000, 32_000, "adaptive", "high"),
+    "claude-opus-4-5": Entry(200_000, 32_000, "budget", "high"),
+    "claude-sonnet-4-5": Entry(200_000, 32_000, "budget"),
+    "claude-haiku-4-5": Entry(200_000, 32_000, "budget"),
+}
+
+
+def resolve(model: str, environment: Mapping[str, str]) -> str:
+    """The id that `model` stands for; nothing at all stands for ANTHROPIC_MODEL, else for the default."""
+    wanted = (model or environment.get("ANTHROPIC_MODEL", "") or DEFAULT).removesuffix("[1m]")
+    alias = DEFAULT if wanted == "default" else wanted
+    if alias not in ALIASES:
+        return wanted
+    return environment.get(f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL", "") or ALIASES[alias]
+
+
+def entry(model: str) -> Entry:
+    """What is known of the model; of a stranger, only what any model can be expected to do."""
+    return MODELS.get(canonical(model), Entry())

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 
-from ralph.agent.tools.glob import Glob
-from ralph.agent.tools.write import Write
 from ralph.claude_cli.desk import Tool
 from ralph.claude_cli.tools.bash import Bash
-from ralph.claude_cli.tools.edit import Edit
+from ralph.claude_cli.tools.edit import Edit, Write
 from ralph.claude_cli.tools.read import Read
-from ralph.claude_cli.tools.search import Grep
+from ralph.claude_cli.tools.search import Glob, Grep
 from ralph.claude_cli.tools.skill import Skill
 
 

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.agent.tools.arguments import number_argument, schema, text_argument
-from ralph.agent.tools.large import kept_in_file
-from ralph.agent.tools.outcomes import INTERRUPTED, failed
-from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.desk import INTERRUPTED, Desk, ToolResult, failed, kept_in_file
+from ralph.claude_cli.schemas import number_argument, schema, text_argument
 from ralph.claude_cli.shell import last_program, programs
 from ralph.core.errors import DiskError
 from ralph.system.child import Child

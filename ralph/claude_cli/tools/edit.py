@@ -4,14 +4,196 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ralph.agent.tools.arguments import flag_argument, schema, text_argument
-from ralph.agent.tools.outcomes import crashed, exists, failed, in_node_words, missing, rejected
-from ralph.agent.tools.patch import structured_patch
-from ralph.agent.tools.quotes import find_loosely, in_style_of
-from ralph.agent.tools.textfile import TextFile, read_text_file, refusal_to_write, write_text_file
-from ralph.agent.tools.write import CHANGED, CURRENT, NOT_READ
-from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.desk import Desk, ToolResult, crashed, exists, failed, in_node_words, missing, rejected
+from ralph.claude_cli.schemas import flag_argument, schema, text_argument
+from ralph.claude_cli.tools.read import BYTE_ORDER_MARK, TextFile, read_text_file, refusal_to_write, write_text_file
 from ralph.core.errors import DiskError
+
+_CONTEXT = 3
+_COMPARED = 1500
+"""Lines beyond which a changed middle is told as one replacement: comparing takes their product."""
+
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+"""At the beginning of a line they are shown as two spaces each: patches are for people."""
+
+_NO_NEWLINE = "\\ No newline at end of file"
+
+
+def structured_patch(before: str, after: str) -> list[dict[str, object]]:
+    """The hunks between two texts, with three lines of context."""
+    old, new = _lines(_TABS.sub(_as_spaces, before)), _lines(_TABS.sub(_as_spaces, after))
+    return [_hunk(group, old, new) for group in _groups(_changes(old, new))]
+
+
+def _as_spaces(tabs: re.Match[str]) -> str:
+    return "  " * len(tabs[0])
+
+
+def _lines(text: str) -> list[str]:
+    # Not `splitlines`, which takes a form feed or U+2028 for the end of a line.
+    return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
+
+
+_Change = tuple[int, int, int, int]
+"""Lines `old[a:b]` became `new[c:d]`."""
+
+
+def _changes(old: list[str], new: list[str]) -> list[_Change]:
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not old_middle and not new_middle:
+        return []
+    if max(len(old_middle), len(new_middle)) > _COMPARED:
+        return [(head, len(old) - tail, head, len(new) - tail)]
+    import difflib  # no start waits for it
+
+    codes = difflib.SequenceMatcher(None, old_middle, new_middle, autojunk=False).get_opcodes()
+    return [(head + a, head + b, head + c, head + d) for tag, a, b, c, d in codes if tag != "equal"]
+
+
+def _groups(changes: list[_Change]) -> list[list[_Change]]:
+    """Changes that are so near that their contexts touch share a hunk."""
+    groups: list[list[_Change]] = []
+    for change in changes:
+        if groups and change[0] - groups[-1][-1][1] <= 2 * _CONTEXT:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    return groups
+
+
+def _hunk(group: list[_Change], old: list[str], new: list[str]) -> dict[str, object]:
+    first, last = group[0], group[-1]
+    before = min(_CONTEXT, first[0])
+    end = min(len(old), last[1] + _CONTEXT)
+    lines: list[str] = []
+    at = first[0] - before
+    for a, b, c, d in group:
+        lines += _marked(" ", old[at:a]) + _marked("-", old[a:b]) + _marked("+", new[c:d])
+        at = b
+    lines += _marked(" ", old[at:end])
+    return {
+        "oldStart": first[0] - before + 1,
+        "oldLines": end - first[0] + before,
+        "newStart": first[2] - before + 1,
+        "newLines": last[3] + (end - last[1]) - first[2] + before,
+        "lines": lines,
+    }
+
+
+def _marked(mark: str, lines: list[str]) -> list[str]:
+    marked = [mark + line.rstrip("\n") for line in lines]
+    return [*marked, _NO_NEWLINE] if lines and not lines[-1].endswith("\n") else marked
+
+
+NOT_READ = "File has not been read yet. Read it first before writing to it."
+CHANGED = (
+    "File has been modified since read, either by the user or by a linter. Read it again before attempting to write it."
+)
+CURRENT = " (file state is current in your context — no need to Read it back)"
+
+
+class Write:
+    name = "Write"
+    description = (
+        "Write a file, replacing what is there. `file_path` should be absolute; missing folders are made. A file that "
+        "exists must have been read first. To change a part of a file, use Edit."
+    )
+    input_schema = schema(
+        {
+            "file_path": {"type": "string", "description": "The absolute path of the file"},
+            "content": {"type": "string", "description": "The whole new content"},
+        },
+        "file_path",
+        "content",
+    )
+
+    def run(self, arguments: Mapping[str, object], desk: Desk) -> ToolResult:
+        """Write the file."""
+        given = text_argument(arguments, "file_path")
+        path = desk.locate(given)
+        if refusal := desk.refusal(path, "write to"):
+            return failed(refusal)
+        try:
+            return self._write(given, path, text_argument(arguments, "content"), desk)
+        except DiskError as error:
+            return failed(error.message)
+        except OSError as error:
+            return crashed(self.name, in_node_words(error, "stat", path))
+
+    def _write(self, given: str, path: Path, content: str, desk: Desk) -> ToolResult:
+        if path.is_dir():
+            return rejected(
+                f"{path} is a directory, not a file. To create a file inside it, include the file name in file_path."
+            )
+        if not exists(path):
+            write_text_file(path, TextFile(content, "utf-8", crlf=False, trouble=""))
+            desk.saw(path, whole=True)
+            said = f"File created successfully at: {given}{CURRENT}"
+            return ToolResult(said, detail=_detail("create", given, content, [], None))
+        if desk.seen(path) is None:
+            return rejected(NOT_READ)
+        if desk.has_changed(path):
+            return rejected(CHANGED)
+        before = read_text_file(path)
+        if refusal := refusal_to_write(before):
+            return failed(refusal)
+        if before.text.startswith(BYTE_ORDER_MARK) and not content.startswith(BYTE_ORDER_MARK):
+            content = BYTE_ORDER_MARK + content
+        # Line endings are the caller's: what is written whole is written as it was given.
+        write_text_file(path, TextFile(content, before.encoding, crlf=False, trouble=""))
+        desk.saw(path, whole=True)
+        patch = structured_patch(before.text, content)
+        said = f"The file {given} has been updated successfully.{CURRENT}"
+        return ToolResult(said, detail=_detail("update", given, content, patch, before.text))
+
+
+def _detail(
+    kind: str, given: str, content: str, patch: list[dict[str, object]], before: str | None
+) -> dict[str, object]:
+    return {
+        "type": kind,
+        "filePath": given,
+        "content": content,
+        "structuredPatch": patch,
+        "originalFile": before,
+        "userModified": False,
+    }
+
+
+# ruff: noqa: RUF001 - these letters are what the module is about
+
+_STRAIGHT = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
+_OPENS_AFTER = set(" \t\n([{—–")
+
+
+def find_loosely(text: str, wanted: str) -> str:
+    """The part of `text` that equals `wanted` but for its quotes; empty: there is none."""
+    at = text.translate(_STRAIGHT).find(wanted.translate(_STRAIGHT))
+    return text[at : at + len(wanted)] if at >= 0 else ""
+
+
+def in_style_of(found: str, replacement: str) -> str:
+    """The replacement with curly quotes where `found` has them."""
+    if "“" in found or "”" in found:
+        replacement = _curled(replacement, '"', "“", "”")
+    if "‘" in found or "’" in found:
+        replacement = _curled(replacement, "'", "‘", "’")
+    return replacement
+
+
+def _curled(text: str, straight: str, opening: str, closing: str) -> str:
+    before = " " + text
+    return "".join(
+        (opening if before[at] in _OPENS_AFTER else closing) if letter == straight else letter
+        for at, letter in enumerate(text)
+    )
+
 
 _MARKDOWN = {".md", ".mdx"}
 """Where spaces at the end of a line mean something; elsewhere a model's are taken off."""

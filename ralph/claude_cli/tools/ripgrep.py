@@ -14,8 +14,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
-from ralph.agent.tools.outcomes import INTERRUPTED, failed
-from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.desk import INTERRUPTED, Desk, ToolResult, failed
 from ralph.core import ndjson
 from ralph.core.errors import DiskError
 from ralph.core.ndjson import Oversized

@@ -1,13 +1,13 @@
 """Grep: lines, files or counts that match a regular expression."""
 
 import contextlib
+import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ralph.agent.tools.arguments import flag_argument, number_argument, schema, text_argument
-from ralph.agent.tools.large import kept_in_file
-from ralph.agent.tools.outcomes import failed, rejected
-from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.desk import Desk, ToolResult, failed, kept_in_file, rejected
+from ralph.claude_cli.permissions.rules import base_of
+from ralph.claude_cli.schemas import flag_argument, number_argument, schema, text_argument
 from ralph.claude_cli.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
 from ralph.core import ndjson
 
@@ -264,3 +264,63 @@ def _shortened(line: bytes, kind: str) -> str:
 
 def _files_word(count: int) -> str:
     return "file" if count == 1 else "files"
+
+
+_MOST = 100
+
+
+class Glob:
+    name = "Glob"
+    description = (
+        'Find files by a glob such as "**/*.js" or "src/**/*.{ts,tsx}", sorted by the time of their last change. '
+        "Hidden and ignored files are found too; links are not."
+    )
+    input_schema = schema(
+        {
+            "pattern": {"type": "string", "description": "The glob"},
+            "path": {"type": "string", "description": "The folder to search; the working directory unless given"},
+        },
+        "pattern",
+    )
+
+    def run(self, arguments: Mapping[str, object], desk: Desk) -> ToolResult:
+        """List the files."""
+        started = time.monotonic()
+        given = text_argument(arguments, "path")
+        pattern = text_argument(arguments, "pattern")
+        if base := base_of(pattern):
+            root, pattern = Path(base), pattern[len(base) :].lstrip("/")
+        else:
+            root = desk.locate(given or ".")
+        if refusal := desk.refusal(root, "read from"):
+            return failed(refusal)
+        if not base and not root.exists():
+            return failed(f"Directory does not exist: {given}. Note: your current working directory is {desk.cwd}.")
+        if not base and not root.is_dir():
+            return failed(f"Path is not a directory: {given}")
+        search = Search(root, desk)
+        try:
+            found = search.files("--files", "--no-ignore", f"--glob={pattern}") if root.is_dir() else []
+        except SearchError as error:
+            return failed(str(error))
+        names = [name for _, name in sorted((changed_at(path), shown_path(path, desk)) for path in found)]
+        return _told(names, search, started)
+
+
+def _told(names: list[str], search: Search, started: float) -> ToolResult:
+    shown = names[:_MOST]
+    detail = {
+        "filenames": shown,
+        "durationMs": round((time.monotonic() - started) * 1000),
+        "numFiles": len(shown),
+        "truncated": len(names) > _MOST,
+        "totalMatches": len(names),
+        "countIsComplete": search.cut is None,
+    }
+    lines = list(shown) or ["No files found"]
+    if left := len(names) - len(shown):
+        lines.append(
+            f"(Showing {_MOST} of {len(names)} matching files; {left} more are not listed. "
+            "Narrow the pattern or path to see the rest.)"
+        )
+    return search.answer("\n".join(lines), detail, is_empty=not names)

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 
-from ralph.agent.skills import find_skill
-from ralph.agent.tools.arguments import schema, text_argument
-from ralph.agent.tools.outcomes import rejected
-from ralph.claude_cli.desk import Desk, ToolResult
+from ralph.claude_cli.desk import Desk, ToolResult, rejected
+from ralph.claude_cli.instructions import find_skill
+from ralph.claude_cli.schemas import schema, text_argument
 from ralph.core.text import did_you_mean
 
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ralph.agent.models import catalogue
-from ralph.agent.models.keys import Key, find_key
+from ralph.claude_cli.models import base
 from ralph.claude_cli.models.anthropic import open_model
 from ralph.claude_cli.models.base import ModelError, Request, Retrying, Said, ToolOffer, Utterance
-from ralph.claude_cli.models.faults import Fault, Kind, delay_ms
+from ralph.claude_cli.models.faults import Fault, Key, Kind, delay_ms, find_key
 from tests.support.api_replies import Fail, Say
 from tests.support.messages_api import ServeMessages
 
@@ -126,4 +125,4 @@ def test_an_empty_api_key_means_the_stored_login(tmp_path: Path) -> None:
     ],
 )
 def test_an_alias_stands_for_what_the_configuration_says(model: str, env: dict[str, str], found: str) -> None:
-    assert catalogue.resolve(model, env) == found
+    assert base.resolve(model, env) == found
