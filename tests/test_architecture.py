@@ -27,6 +27,9 @@ LAYERS: dict[str, str] = {
     "dashboard": "queue ui config system",
     "cli": "system git agents config state ui run queue dashboard __init__",
     "claude_cli": "system __init__",
+    "runners": "agents",
+    "transcripts": "agents",
+    "__main__": "cli",
     "__init__": "",
 }
 
@@ -47,7 +50,7 @@ ORDER: dict[str, str] = {
     ),
     "config": "envrc_files files paths < envrc settings trust < environment",
     "core": (
-        "errors events guidance ndjson reason secrets stall text verdict < activity goal records usage < "
+        "errors events guidance ndjson secrets stall text verdict < activity goal records usage < "
         "limits status summary < failures run"
     ),
     "dashboard": "report < board dry_run lines < needs table transcript view < actions frame < screen",
@@ -55,11 +58,11 @@ ORDER: dict[str, str] = {
     "queue": (
         "database goals repos/remote < engine manifest merge/vet news paths repos/mirror < budget discard "
         "merge/trees repos/goal_refs repos/push stats store < child gc merge/pipeline open repos/prefetch < "
-        "worker_state < merge/task run_events scheduler < attempt < goal_task < serve"
+        "worker_state < merge/task scheduler < attempt < goal_task < serve"
     ),
     "run": (
         "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare "
-        "screen < report resume workspace < open understand < start"
+        "< report resume workspace < understand < start"
     ),
     "state": "inbox journal lock project < known_runs",
     "system": "clock environ files guardian programs signals < child leash notify",
@@ -120,11 +123,13 @@ def violations(
         for rank, names in enumerate(words.split("<"))
         for name in names.split()
     }
-    found: set[str] = set()
+    found = {f"{file}: has no place in ORDER" for file in files if _is_ranked(file, order) and file not in ranks}
+    found |= {f"{name}: stands in ORDER, and is no file" for name in ranks if name not in files}
     for name, file in files.items():
         folder = name.partition("/")[0]
-        if folder not in layers or (folder in order and name not in ranks):
-            continue  # not moved yet
+        if folder not in layers:
+            found.add(f"{name}: has no place in LAYERS")
+            continue
         for target in imports(file, package):
             library, _, inner = target.partition(".")
             if library == package.name:
@@ -137,18 +142,19 @@ def violations(
     return sorted(found)
 
 
+def _is_ranked(name: str, order: Mapping[str, str]) -> bool:
+    """Tell whether a file must have a place in the order of its folder; an `__init__` that holds nothing need not."""
+    return name.partition("/")[0] in order and not name.endswith("/__init__")
+
+
 def _within(name: str, target: str, layers: Mapping[str, str], ranks: Mapping[str, int]) -> set[str]:
     """Judge an import of one file of ours by another."""
     folder, other = name.partition("/")[0], target.partition("/")[0]
     if other == folder:
-        down = target == name or target not in ranks or ranks.get(target, -1) < ranks.get(name, len(ranks))
+        down = target == name or ranks.get(target, -1) < ranks.get(name, len(ranks))
         return set() if down else {f"{name} imports {target}: in {folder}/ it stands left of it, or beside it"}
     allowed = {*layers[folder].split(), *({"core"} & set(layers) if folder not in ("core", "__init__") else ())}
-    return (
-        set()
-        if other in allowed or other not in layers
-        else {f"{name} imports {target}: {folder} may import {sorted(allowed)}"}
-    )
+    return set() if other in allowed else {f"{name} imports {target}: {folder} may import {sorted(allowed)}"}
 
 
 def _file_of(dotted: str, files: Mapping[str, Path]) -> str:
@@ -204,5 +210,8 @@ def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
         "high/inner imports rich: only high/environ may",
         "high/inner uses os.environ: only high/environ may",
         "low/first imports high/inner: low may import ['__init__', 'core']",
+        "low/fourth: has no place in ORDER",
+        "low/gone: stands in ORDER, and is no file",
         "low/second imports low/third: in low/ it stands left of it, or beside it",
+        "stray: has no place in LAYERS",
     ]
