@@ -283,7 +283,7 @@ def test_a_corrupt_progress_is_mended_from_the_commits(
 
 @pytest.mark.long
 def test_any_flipped_byte_of_run_and_progress_is_survived(repo: Path, ralph: Ralph, unfinished: Path) -> None:
-    """A sample of what is flipped everywhere by `tests/test_journal.py`: the whole of ralph, some offsets."""
+    """A sample of what is flipped everywhere by `tests/state/test_journal.py`: the whole of ralph, some offsets."""
     claude_files = ("run.json", "progress.jsonl")
     before = {name: (unfinished / name).read_bytes() for name in claude_files}
     head = git(repo, "rev-parse", "HEAD")

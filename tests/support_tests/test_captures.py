@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents.captures import captures_of
 from tests.support import captures, tools
-from tests.transcripts.captures import captures_of
 from tools import fetch
 
 LISTED: dict[str, dict[str, list[str]]] = tomllib.loads(captures.VERSIONS.read_text())

@@ -1,0 +1,439 @@
+"""What the dashboard shows: golden text at three widths, what each must say in any case, and any board at any size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralph.dashboard.board import Board, Happening, Transcript, lineup
+from ralph.dashboard.frame import frame
+from ralph.dashboard.needs import needs_lines
+from ralph.dashboard.report import short_repos
+from ralph.dashboard.view import Asks, Prompt, View, shown
+from ralph.queue.goals import BatchGoal, State
+from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.ui.draw import Line, Tone, painted, width
+from tests.dashboard import boards
+from tests.dashboard.boards import NOW, goal
+from tests.support.frames import same_as_golden
+from tests.support.hostile import TEXTS, steering
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def _wall_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def screen(board: Board, view: View, columns: int, rows: int) -> list[str]:
+    """As a terminal without colours has it; what stands out is marked."""
+    lines = [painted(row, columns, colour=False) for row in frame(board, view, columns, rows)[1]]
+    return [line.replace("\x1b[7m", "»").replace("\x1b[0m", "«").rstrip() for line in lines]
+
+
+def words(board: Board, view: View | None = None, columns: int = 80, rows: int = 24) -> str:
+    return "\n".join(screen(board, view or View(), columns, rows))
+
+
+SCENES: dict[str, tuple[Callable[[], Board], View, int, Sequence[str]]] = {
+    "empty": (boards.empty, View(), 24, ["no goals", "ralph-runs add", "mill:4321"]),
+    "busy": (boards.busy, View(), 24, ["4 running", "search-index", "Bash make test  42s", "merging  g5 dark-mode"]),
+    "needs": (boards.needy, View(), 40, ["codex  refuses us: blocked: Invalid API key", "budget (cost", "g14 big"]),
+    "quota": (boards.quota, View(), 24, ["quota    claude  12m05s left", "1h06m left"]),
+    "paused": (boards.paused, View(), 24, ["PAUSED", "3 goals will not start"]),
+    "unserved": (boards.unserved, View(), 24, ["nobody serves this queue", "4 goals were cut off", "ralph-runs work"]),
+    "crowd": (
+        boards.crowd,
+        View(cursor=60, row=59, moved=True),
+        30,
+        ["150 queued", "goal-060", "of 200", "40 done", "about $76.53 to come"],
+    ),
+    "tiny": (boards.busy, View(), 8, ["! g7 payments", "search-index"]),
+    "low": (boards.needy, View(), 12, ["! codex", "search-index"]),
+    "transcript": (boards.reading, View(open=3), 24, ["line 60", "g3 search-index", "Bash make test 42s", "Esc back"]),
+    "help": (boards.busy, View(helping=True), 24, ["pause", "cancel", "stop the worker"]),
+    "telling": (
+        boards.busy,
+        View(prompt=Prompt(Asks.TELL, 3, "use the old index", 17)),
+        24,
+        ["tell g3 search-index: use the old index"],
+    ),
+}
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("name", list(SCENES))
+def test_the_screen_is_the_one_that_was_looked_at(name: str, columns: int) -> None:
+    make, view, rows, said = SCENES[name]
+    drawn = screen(make(), view, columns, rows)
+    assert len(drawn) == rows
+    assert all(width(line.replace("»", "").replace("«", "")) <= columns for line in drawn)
+    for text in said:
+        assert text in "\n".join(drawn), text
+    assert same_as_golden("\n".join(drawn) + "\n", GOLDEN / f"{name}-{columns}.txt")
+
+
+def test_what_runs_comes_first_then_what_is_stuck_then_the_queue_in_its_order_then_what_is_over() -> None:
+    labels = [each.label for each in shown(boards.busy(), View())]
+    assert labels == ["g3", "g4", "g5", "g6", "g7", "g9", "g8", "g10", "g11", "g12", "g2", "g1"]
+
+
+def test_what_needs_a_person_stands_above_all_goals_with_the_way_out() -> None:
+    drawn = screen(boards.needy(), View(), 200, 44)
+    first_goal = next(number for number, line in enumerate(drawn) if "search-index" in line)
+    text = "\n".join(drawn[:first_goal])
+    for who, way_out in [
+        ("codex  refuses us", "then r at g13"),
+        ("budget (cost", "--max-..."),
+        ("g7 payments", "at g7: see it: Enter; say what to do: t; then: r"),
+        ("holds up g8", "Enter"),
+        ("g14 big", "raise it in the manifest"),
+        ("g16 red-merge", "at g16: clear what is in the way, then: r"),
+        ("g11 later", "ralph-runs queue g11"),
+        ("/srv/shop has changes in README.md", "committed"),
+    ]:
+        assert who in text
+        assert way_out in text
+
+
+def test_goals_that_are_stuck_for_the_same_are_one_need() -> None:
+    red, limit = "main is red", "limit reached: --max-iterations"
+    goals = [goal(number, f"goal-{number}", State.STUCK, reason=red) for number in range(1, 17)]
+    goals += [goal(number, f"goal-{number}", State.STUCK, reason=limit) for number in (17, 18)]
+    goals += [
+        goal(19, "alone", State.STUCK, reason="push declined", unmerged={"proven": True}),
+        goal(20, "later", State.QUEUED, after=(3,)),
+    ]
+    drawn = screen(boards.board(goals, bulletin=boards.bulletin(), served="x"), View(), 100, 30)
+    assert drawn[4:9] == [
+        "! 16 goals  main is red · g1, g2, g3, g4 and 12 more · hold up g20",
+        "  → at each: see it: Enter; say what to do: t; then: r",
+        "! 2 goals  limit reached: --max-iterations · g17, g18",
+        "  → raise it in GOAL.md, then: ralph-runs run GOAL.md; the queue keeps the text that it was given",
+        "! g19 alone  push declined → at g19: clear what is in the way, then: r; only the merge is done again",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("most", "said"),
+    [
+        (1, ["! g1 one  why 1"]),
+        (
+            2,
+            [
+                "! g1 one  why 1",
+                "  → at g1: see it: Enter; say what to do: t; …  … and 8 more",
+            ],
+        ),
+        (
+            4,
+            [
+                "! g1 one  why 1",
+                "  → at g1: see it: Enter; say what to do: t; then: r",
+                "! g2 one  why 2",
+                "  … and 7 more that need a person",
+            ],
+        ),
+    ],
+)
+def test_the_first_of_many_needs_keeps_its_way_out(most: int, said: list[str]) -> None:
+    goals = [goal(number, "one", State.STUCK, reason=f"why {number}") for number in range(1, 10)]
+    assert [painted(row, 200, colour=False) for row in needs_lines(boards.board(goals), 60, most)] == said
+
+
+def test_a_way_out_by_keys_fits_also_where_there_is_little_room() -> None:
+    assert "→ at g7: see it: Enter; say what to do: t; then: r\n" in words(boards.busy(), columns=60)
+
+
+def test_each_row_tells_iteration_context_cost_and_time_where_there_is_room() -> None:
+    (wide,) = (line for line in screen(boards.busy(), View(cursor=9, moved=True), 200, 30) if line.startswith("● g3"))
+    assert wide.split()[:2] == ["●", "g3"]
+    for figure in ("api", "███░░░░░  37%", "410k", "$0.52", "6m40s", "Bash make test  42s"):
+        assert figure in wide
+    (narrow,) = (line for line in screen(boards.busy(), View(cursor=9, moved=True), 60, 30) if line.startswith("● g3"))
+    assert "$0.52" in narrow
+    assert "Bash make test" in narrow
+    assert "api" not in narrow
+
+
+def test_repositories_of_one_name_are_told_apart() -> None:
+    repos = ["/srv/a/repo.git", "git@host:b/repo", "/srv/shop/", "/x/b/repo/.git"]
+    goals = [goal(number, f"goal-{number}", State.QUEUED, repo=repo) for number, repo in enumerate(repos, start=1)]
+    drawn = screen(boards.board(goals, served="x"), View(), 120, 24)
+    rows = {number: next(line for line in drawn if f" goal-{number} " in line) for number in range(1, 5)}
+    for number, name in {1: "a/repo", 2: "host/b/repo", 3: "shop", 4: "x/b/repo"}.items():
+        assert f" {name} " in rows[number]
+    assert short_repos(["/a/x", "/a/x.git", ""]) == {"/a/x": "a/x", "/a/x.git": "a/x", "": ""}
+    secret = ["https://ann:hush@one/b/repo", "https://ann:hush@two/b/repo"]
+    assert list(short_repos(secret).values()) == ["one/b/repo", "two/b/repo"]
+
+
+def test_the_time_of_an_attempt_that_is_over_is_counted_once() -> None:
+    """Its worker still has it in sight while it is merged."""
+    seen = {5: Sight("ended: done", NOW - 9, None, 2, None, 1.0, 0, NOW - 300)}
+    drawn = screen(replace(boards.busy(), bulletin=boards.bulletin(sights=seen)), View(cursor=9, moved=True), 80, 30)
+    (row,) = (line for line in drawn if line.startswith("◆ g5"))
+    assert " 5m00s " in row
+
+
+def test_a_goal_is_merging_until_its_row_says_what_became_of_it() -> None:
+    """The worker has merged it, and writes that down: it does not look as if it had been taken up again."""
+    merged = replace(boards.busy(), bulletin=boards.bulletin(merging=(6,)))
+    rows = screen(merged, View(cursor=9, moved=True), 100, 30)
+    assert [row.split()[-1] for row in rows if row.startswith(("◆ g5", "◆ g6"))] == ["merging", "merging"]
+
+
+def test_figures_stand_under_each_other() -> None:
+    drawn = screen(boards.busy(), View(cursor=9, moved=True), 80, 30)
+    rows = [line for line in drawn if line[:1] in "●◌◆✗" and "$" in line]
+    assert len(rows) >= 5
+    assert "$0.04" in "".join(rows)
+    assert len({line.index(".", line.index("$")) for line in rows}) == 1
+
+
+def test_an_agent_that_names_no_cost_is_not_shown_as_costing_nothing() -> None:
+    unheld = "custom names no cost: --max-cost cannot hold it; --max-time can"
+    seen = {3: Sight("Bash", NOW - 9, None, 2, None, 0.0, 0, NOW - 90, costed=False)}
+    told = boards.bulletin(sights=seen, merging=(), spent_usd=0.0, cautions=(unheld,), unseen=("cost",))
+    ended = goal(20, "free", State.DONE, iterations=3)
+    board = boards.board([*boards.twelve(), ended], bulletin=told, served="process 4321 on mill")
+    drawn = screen(board, View(cursor=9, moved=True), 80, 40)
+    assert "\ncost unknown: --max-cost cannot hold · " in "\n".join(drawn)
+    assert next(line for line in drawn if line.startswith("! custom names no cost")).endswith("--max-time can")
+    rows = {name: next(line for line in drawn if f" {name} " in line) for name in ("search-index", "free")}
+    assert " unknown " in rows["search-index"]
+    assert "$" not in "".join(rows.values())
+    assert "cannot hold" not in words(boards.busy())
+    partly = replace(board, bulletin=replace(told, spent_usd=3.0))
+    assert "at least $3.00 of $20.00: --max-cost cannot hold" in words(partly)
+
+
+def test_the_budget_that_is_nearest_to_its_end_is_the_last_to_go() -> None:
+    told = boards.bulletin(
+        budget=Budget(20.0, 9_000_000, 4200.0), spent_usd=3.0, spent_tokens=4_500_000, since=NOW - 4000
+    )
+    board = boards.board(boards.twelve(), bulletin=told, served="process 4321 on mill")
+    cost, tokens, time_left = "$3.00 of $20.00", "4.50M of 9.00M tokens", "1h06m of 1h10m"
+    for columns, said in ((200, [cost, tokens, time_left]), (80, [cost, tokens, time_left]), (50, [tokens, time_left])):
+        third = screen(board, View(), columns, 24)[2]
+        places = [third.find(text) for text in said]
+        assert -1 not in places, third
+        assert places == sorted(places), "they do not change their places"
+        assert ("█" in third) == (columns == 200)
+    assert screen(board, View(), 40, 24)[2] == f"{time_left} 95%"
+    assert "95%" in screen(board, View(), 80, 10)[1], "the one that a low screen has room for"
+
+
+def test_the_transcript_stays_where_it_was_scrolled_to_while_more_comes() -> None:
+    board = boards.reading()
+    before = screen(board, View(open=3, bottom=30), 80, 24)
+    assert "line 29" in "\n".join(before)
+    assert "rows below" in "\n".join(before)
+    assert board.transcript is not None
+    more = [*board.transcript.rows, *(((f"new {number}", Tone.PLAIN),) for number in range(50))]
+    after = screen(replace(board, transcript=replace(board.transcript, rows=more)), View(open=3, bottom=30), 80, 24)
+    assert [line for line in before if "line" in line] == [line for line in after if "line" in line]
+
+
+def test_a_goal_that_its_account_holds_back_says_so() -> None:
+    goals = [goal(1, "login", State.STUCK, reason="auth"), goal(2, "one", State.QUEUED), goal(3, "two", State.QUEUED)]
+    goals += [goal(4, "merge", State.QUEUED, unmerged={"proven": True}), goal(5, "after", State.QUEUED, after=(2,))]
+    told = boards.bulletin(sights={}, merging=(), refused={"codex": 1}, waits={"claude": NOW + 90})
+    agents = {2: "codex", 3: "claude", 4: "codex", 5: "codex"}
+    drawn = screen(boards.board(goals, bulletin=told, served="x", agents=agents), View(), 100, 30)
+    rows = {name: next(line for line in drawn if f" {name} " in line and line[:1] in "»○") for name in ("one", "two")}
+    assert rows["one"].endswith("waits: codex refuses us, see g1")
+    assert rows["two"].endswith("waits for claude's usage limit  1m30s left")
+    (merge,) = (line for line in drawn if " merge " in line)
+    assert merge.endswith("queued")
+    (after,) = (line for line in drawn if " after " in line)
+    assert after.endswith("after g2")
+
+
+def test_nobody_foretells_an_end_while_nothing_starts() -> None:
+    board = boards.crowd()
+    assert " left" in screen(board, View(), 200, 24)[2]
+    assert " left" not in screen(replace(board, paused=True), View(), 200, 24)[2]
+    goals = [each for each in board.lineup.goals if each.state is not State.RUNNING]
+    told = boards.bulletin(sights={}, merging=(), budget=Budget(), refused={"codex": 9})
+    held = replace(board, lineup=lineup(goals), bulletin=told)
+    assert " left" not in screen(held, View(), 200, 24)[2]
+    assert "to come" in screen(held, View(), 200, 24)[2]
+
+
+def test_an_agent_that_says_nothing_is_at_work_after_a_while() -> None:
+    for seconds, doing in ((3, "starting  3s"), (42, "at work  42s")):
+        seen = {3: Sight("starting", NOW - seconds, None, 1, None, 0.0, 0, NOW - seconds)}
+        board = replace(boards.busy(), bulletin=boards.bulletin(sights=seen, merging=()))
+        assert doing in next(line for line in screen(board, View(), 100, 30) if " search-index " in line)
+
+
+def test_a_goal_that_has_never_started_has_no_transcript_for_that_reason() -> None:
+    told = Transcript(8, note="no run of it is to be found on this machine, at\n/a/place")
+    board = replace(boards.busy(), transcript=told)
+    assert "  it has not started yet: waits for g7, which is stuck\n" in words(board, View(open=8))
+    gone = replace(board, transcript=replace(told, goal=1))
+    assert "  no run of it is to be found on this machine, at\n  /a/place\n" in words(gone, View(open=1))
+
+
+def test_a_worker_that_is_gone_shows_nothing_as_if_it_lived() -> None:
+    text = words(boards.unserved())
+    assert "Bash make test" not in text
+    assert "cut off" in text
+
+
+def test_a_worker_that_says_nothing_any_more_is_not_shown_as_if_it_lived() -> None:
+    silent = replace(boards.busy(), ours=False, silence=24.0)
+    for columns in (60, 80, 200):
+        first = screen(silent, View(), columns, 24)[0]
+        assert "mill:4321 has said nothing for 24s" in first
+    assert "has said nothing" not in words(replace(silent, silence=6.0))
+
+
+def test_nobody_is_missed_where_nothing_waits_for_a_worker() -> None:
+    over = [each for each in boards.twelve() if each.state not in (State.RUNNING, State.QUEUED)]
+    text = words(boards.board(over))
+    assert "nobody serves this queue" not in text
+    assert "nobody works on it" in text
+    assert "g7 payments" in text
+    queued = [goal(1, "next", State.QUEUED)]
+    assert "nobody serves this queue  nothing is started" in words(boards.board(queued))
+
+
+def test_what_is_paused_and_not_served_needs_both_and_names_its_queue() -> None:
+    board = replace(boards.unserved(), paused=True, flag=" --db 'sqlite:///x'")
+    drawn = words(board, columns=120, rows=30)
+    assert "4 goals were cut off, and it is paused" in drawn
+    assert "→ p resumes; then: ralph-runs work --db 'sqlite:///x' (or: ralph-runs run --db 'sqlite:///x')" in drawn
+    waits = boards.board([goal(1, "later", State.DRAFT), goal(2, "next", State.QUEUED, after=(1,))], flag=" --db x")
+    assert "→ ralph-runs queue --db x g1" in words(waits), "what holds goals up is said also where nobody works"
+    assert "ralph-runs add --db x GOAL.md" in words(boards.board([], flag=" --db x"))
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_a_queue_that_cannot_be_read_says_so_and_why(columns: int) -> None:
+    fault = f"the queue is gone: its file was moved or removed (sqlite:////home/me/{'long/' * 30}runs.sqlite)"
+    drawn = words(replace(boards.busy(), fault=fault), columns=columns)
+    assert "the queue cannot be read" in drawn.splitlines()[0]
+    assert "not up to date  the queue is gone: its file was moved" in drawn
+
+
+# Any board at any size.
+
+ANY_TEXT = st.one_of(st.sampled_from([text[:2000] for text in TEXTS.values()]), st.text(max_size=30))
+MOMENT = st.one_of(st.floats(NOW - 1e6, NOW + 1e6), st.sampled_from([0.0, -1e18, 1e18, 1e300]))
+AMOUNT = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1e15]))
+COUNT = st.integers(0, 10**15)
+
+
+@st.composite
+def any_goal(draw: st.DrawFn, number: int) -> BatchGoal:
+    return goal(
+        number,
+        draw(ANY_TEXT),
+        draw(st.sampled_from(State)),
+        title=draw(ANY_TEXT),
+        repo=draw(ANY_TEXT),
+        branch=draw(ANY_TEXT),
+        reason=draw(ANY_TEXT),
+        updated_at=draw(MOMENT),
+        starts=draw(st.integers(0, 3)),
+        cost_usd=draw(AMOUNT),
+        tokens=draw(COUNT),
+        seconds=draw(AMOUNT),
+        iterations=draw(COUNT),
+        cancelling=draw(st.booleans()),
+        after=tuple(draw(st.lists(st.integers(1, number - 1), max_size=2))) if number > 1 else (),
+        unmerged=draw(st.sampled_from([None, {"proven": True}])),
+    )
+
+
+@st.composite
+def any_board(draw: st.DrawFn) -> Board:
+    goals = [draw(any_goal(number)) for number in range(1, draw(st.integers(0, 6)) + 1)]
+    numbers = st.integers(1, 9)
+    sights = st.builds(
+        Sight, ANY_TEXT, MOMENT, st.none() | MOMENT, COUNT, st.none() | st.floats(0, 1e9), AMOUNT, COUNT, MOMENT
+    )
+    told = st.builds(
+        Bulletin,
+        at=MOMENT,
+        host=ANY_TEXT,
+        pid=COUNT,
+        since=MOMENT,
+        slots=st.integers(1, 99),
+        budget=st.builds(Budget, st.none() | AMOUNT, st.none() | COUNT, st.none() | AMOUNT),
+        spent_usd=AMOUNT,
+        spent_tokens=COUNT,
+        sights=st.dictionaries(numbers, sights, max_size=3),
+        merging=st.lists(numbers, max_size=3, unique=True).map(tuple),
+        waits=st.dictionaries(ANY_TEXT, MOMENT, max_size=2),
+        refused=st.dictionaries(ANY_TEXT, numbers, max_size=2),
+        cautions=st.lists(ANY_TEXT, max_size=2).map(tuple),
+        stopping=st.booleans(),
+    )
+    happened = st.lists(st.builds(Happening, MOMENT, ANY_TEXT, st.none() | numbers, ANY_TEXT), max_size=4)
+    lines: st.SearchStrategy[Line] = st.lists(st.tuples(ANY_TEXT, st.sampled_from(Tone)), max_size=2).map(tuple)
+    transcripts = st.builds(Transcript, numbers, st.lists(lines, max_size=20), st.integers(0, 1000), lines, ANY_TEXT)
+    return Board(
+        NOW,
+        draw(ANY_TEXT),
+        lineup(goals),
+        tuple(draw(happened)),
+        draw(st.none() | told),
+        draw(st.sampled_from(["", "process 1 on x"])),
+        draw(AMOUNT),
+        draw(st.booleans()),
+        None,
+        draw(st.booleans()),
+        draw(ANY_TEXT),
+        draw(st.none() | transcripts),
+    )
+
+
+ANY_VIEW = st.builds(
+    View,
+    cursor=st.integers(0, 9),
+    row=st.integers(0, 9),
+    moved=st.booleans(),
+    top=st.integers(0, 300),
+    room=st.integers(0, 100),
+    text=st.sampled_from(["", "a", "zzz"]),
+    state=st.none() | st.sampled_from(State),
+    open=st.none() | st.integers(1, 9),
+    bottom=st.none() | st.integers(-5, 2000),
+    prompt=st.none() | st.builds(Prompt, st.sampled_from(Asks), st.integers(0, 9), ANY_TEXT, st.integers(0, 40)),
+    message=ANY_TEXT,
+    helping=st.booleans(),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(board=any_board(), view=ANY_VIEW, columns=st.integers(1, 220), rows=st.integers(0, 60))
+def test_any_board_fits_any_terminal_and_lets_no_control_byte_out(
+    board: Board, view: View, columns: int, rows: int
+) -> None:
+    settled, lines = frame(board, view, columns, rows)
+    assert len(lines) == rows
+    for line in lines:
+        written = painted(line, columns, colour=False)
+        assert not steering(written)
+        letters = written.replace("\x1b[7m", "").replace("\x1b[0m", "")
+        assert not set("\n\r\t") & set(letters)
+        assert width(letters) <= columns
+    assert frame(board, settled, columns, rows)[1] == lines  # nothing jumps when nothing happens
+
+
+def test_what_is_not_shown_is_said_in_the_lowest_terminal() -> None:
+    assert "only goals with “docs”" in words(boards.busy(), View(text="docs"), 60, 8)
