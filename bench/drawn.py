@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ralph.queue.database import default_url
 from ralph.queue.goals import BatchGoal, State, Submission
-from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.store import Store, open_store
 
 GOALS, FRAMES = 50, 4
@@ -45,7 +45,7 @@ def bulletin() -> Bulletin:
     now = time.time()
     turn = int(now * 1000)
     sights = {
-        number: Sight(
+        number: GoalStatus(
             f"Bash make test-{turn % 9973}",
             now - number,
             None,
@@ -61,13 +61,13 @@ def bulletin() -> Bulletin:
 
 
 def by_ralph(store: Store, folder: Path) -> None:
-    from ralph.dashboard.board import Source
-    from ralph.dashboard.screen import Drawing, Ground
-    from ralph.queue.open import Whereabouts
+    from ralph.dashboard.board import BoardSource
+    from ralph.dashboard.screen import DashboardTerminal, Drawing
+    from ralph.queue.open import QueueAddress
 
-    place = Whereabouts(default_url(folder), folder, {}, GOALS, "claude")
-    ground = Ground(sys.stdin, sys.stdout, True, lambda: 0)
-    Drawing(ground, place, store, Source(place, store, bulletin), lambda: None).draw(lambda: False)
+    place = QueueAddress(default_url(folder), folder, {}, GOALS, "claude")
+    ground = DashboardTerminal(sys.stdin, sys.stdout, True, lambda: 0)
+    Drawing(ground, place, store, BoardSource(place, store, bulletin), lambda: None).draw(lambda: False)
 
 
 def by_rich(store: Store, _folder: Path) -> None:

@@ -70,7 +70,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AgentLog:
     """A file that the agent itself keeps of a session, with lines that tell its use: for when its stream did not."""
 
     folder: Path

@@ -52,7 +52,7 @@ class ClaudeTranscript:
     def __init__(self, windows: dict[str, int] | None = None) -> None:
         """`windows` are the context windows of models that sessions before this one told of; this one adds its own."""
         self._started = False
-        self._usage = _UsageSoFar({} if windows is None else windows)
+        self._usage = _ClaudeUsage({} if windows is None else windows)
         self._error = ""
         self._open_tools = OpenTools()
         self._readers: Mapping[str, Callable[[Mapping[str, object]], list[Event]]] = {
@@ -257,7 +257,7 @@ class _Message(NamedTuple):
     model: str
 
 
-class _UsageSoFar:
+class _ClaudeUsage:
     """Folds the witnesses of the session's use into one cumulative figure.
 
     Messages repeat their usage once a content block, and know their final output tokens only where partial messages

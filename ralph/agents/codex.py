@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ralph.agents.base import (
     CODEX_TRANSCRIPT,
-    Account,
+    AgentLog,
     AgentOptions,
     CodexOptions,
     Launch,
@@ -104,10 +104,10 @@ class CodexRunner:
         return "read-only" if read_only else self.options.sandbox
 
 
-def account(environment: Mapping[str, str]) -> Account:
+def account(environment: Mapping[str, str]) -> AgentLog:
     """Where codex keeps its threads (0.163.0). A turn that fails or is cut off tells its use only there."""
     home = environment.get("CODEX_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".codex")
-    return Account(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)
+    return AgentLog(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)
 
 
 TYPES = (

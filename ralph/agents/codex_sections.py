@@ -28,7 +28,7 @@ def uncoloured(line: str) -> str:
 
 
 @dataclass(slots=True)
-class Session:
+class CodexSession:
     """What outlives a section."""
 
     coloured: bool = False
@@ -86,7 +86,7 @@ class Outside(_Open):
         return spoken(Tag.SYS, uncoloured(line))
 
 
-class Prompt(_Open):
+class PromptSection(_Open):
     """The prompt, told as one text: nobody wants to see it line by line."""
 
     def __init__(self) -> None:
@@ -109,10 +109,10 @@ class Thought(_Open):
         return spoken(Tag.THINK, uncoloured(line))
 
 
-class Message(_Open):
+class MessageSection(_Open):
     """What the agent says, line by line as it comes."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CodexSession) -> None:
         self._lines = session.message = list[str]()
         self._size = 0
 
@@ -128,7 +128,7 @@ class Message(_Open):
 class _Closed:
     """A section in which neither title nor remark can stand."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CodexSession) -> None:
         self._session = session
         self.successor: Section | None = None
 
@@ -145,7 +145,7 @@ class _Closed:
 class Header(_Closed):
     """The settings between two rules. Whether they are coloured tells whether titles are."""
 
-    def __init__(self, session: Session, version: str) -> None:
+    def __init__(self, session: CodexSession, version: str) -> None:
         super().__init__(session)
         self._facts = {"version": version[:100]}
         self._rules = self._lines = 0
@@ -188,12 +188,12 @@ _OUTCOME = re.compile(r" (?:(succeeded)|(exited -?\d{1,10}|declined)|in progress
 _MOST_BLANKS = 100
 
 
-class Command:
+class CommandSection:
     """A command, of however many lines; how it ended; its output. Tools have no name here but their number."""
 
     successor: Section | None = None
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CodexSession) -> None:
         self._session = session
         self._lines: list[str] = []
         self._size = 0
@@ -277,7 +277,7 @@ class Patch:
 
     successor: Section | None = None
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CodexSession) -> None:
         self._session = session
         self._status: ToolStatus | None = None
         self._paths: list[str] = []
@@ -318,11 +318,11 @@ class Patch:
 NUMBER = re.compile(r"\d{1,3}(?:,\d{3}){0,4}|\d{1,15}")
 
 
-class Tokens(_Closed):
+class TokensSection(_Closed):
     """The one figure that codex tells people: what was not cached, and the answers; less than its JSON counts."""
 
     def read(self, line: str) -> list[Event]:
-        self.successor = Ending(self._session)
+        self.successor = EndSection(self._session)
         words = uncoloured(line).strip()
         if not NUMBER.fullmatch(words) or (told := int(words.replace(",", ""))) > MOST_TOKENS:
             return spoken(Tag.SYS, words)
@@ -330,10 +330,10 @@ class Tokens(_Closed):
         return [Usage(total_tokens=self._session.total_tokens)]
 
 
-class Ending(_Closed):
+class EndSection(_Closed):
     """What follows the last section: the last message once more, from stdout. Only what differs is told."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CodexSession) -> None:
         super().__init__(session)
         self._expected = session.message
         self._repeated = 0

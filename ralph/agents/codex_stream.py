@@ -30,7 +30,7 @@ from ralph.core.ndjson import mapping, sequence, text
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CodexFault:
     """What the failure table asks for; the names are those of claude's results."""
 
     api_status: int | None = None
@@ -66,20 +66,20 @@ _NETWORK = re.compile(
 )
 
 
-def read_fault(message: str) -> Fault:
+def read_fault(message: str) -> CodexFault:
     """Read the message of a failed turn; a kind that stops a run is given only where the words leave no doubt."""
     said = message[:4000]
     if _TOO_LONG.search(said):
-        return Fault(terminal_reason="prompt_too_long")
+        return CodexFault(terminal_reason="prompt_too_long")
     if _LIMIT.search(said):
-        return Fault(quota=RateLimited("rejected", _resets_at(said), "codex"))
+        return CodexFault(quota=RateLimited("rejected", _resets_at(said), "codex"))
     status = _http_status(said)
     for kind, words in _KINDS.items():
         if words.search(said):
-            return Fault(status, kind)
+            return CodexFault(status, kind)
     if status is None and _NETWORK.search(said):
-        return Fault(error="server_error")
-    return Fault(status)
+        return CodexFault(error="server_error")
+    return CodexFault(status)
 
 
 def _http_status(said: str) -> int | None:
@@ -108,7 +108,7 @@ class CodexJson:
     def __init__(self) -> None:
         self._thread = ""
         self._processes = 0
-        self._usage = _UsageSoFar()
+        self._usage = _CodexUsage()
         self._open_tools = OpenTools()
         self._answer = ""
         self._plan = ""
@@ -222,7 +222,7 @@ class CodexJson:
         return TurnEnded(is_error=False, subtype="success", text=self._answer, structured_output=structured)
 
 
-class _UsageSoFar:
+class _CodexUsage:
     """What the session has used: codex counts over a whole thread, resumed or not (0.166.0: 1000, 2000, 3000)."""
 
     def __init__(self) -> None:

@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 
 from ralph.agents.codex_sections import (
     NUMBER,
-    Command,
-    Ending,
+    CodexSession,
+    CommandSection,
+    EndSection,
     Header,
-    Message,
+    MessageSection,
     Outside,
     Patch,
-    Prompt,
+    PromptSection,
     Section,
-    Session,
     Thought,
-    Tokens,
+    TokensSection,
     uncoloured,
 )
 from ralph.agents.transcript import spoken
@@ -35,12 +35,12 @@ _NOTICE = re.compile(r"(?:warning|WARNING|ERROR|deprecated): ")
 _COMMAND = re.compile(r"/|.* in /|\w*sh -l?c ")
 _DIM = "\x1b[2m"
 
-_SECTIONS: Mapping[str, Callable[[Session], Section]] = {
-    "codex": Message,
+_SECTIONS: Mapping[str, Callable[[CodexSession], Section]] = {
+    "codex": MessageSection,
     "thinking": lambda _: Thought(),
-    "exec": Command,
+    "exec": CommandSection,
     "apply patch": Patch,
-    "tokens used": Tokens,
+    "tokens used": TokensSection,
 }
 
 
@@ -53,7 +53,7 @@ class CodexHuman:
     """One session's output, with or without colours; of a resumed one, all outputs in turn."""
 
     def __init__(self) -> None:
-        self._session = Session()
+        self._session = CodexSession()
         self._section: Section = Outside()
         self._title = ""
         self._after_notice = False
@@ -61,13 +61,13 @@ class CodexHuman:
     def feed(self, line: str) -> list[Event]:
         line = line.rstrip("\r")
         words = uncoloured(line)
-        if isinstance(self._section, Outside | Ending) and (banner := _BANNER.match(words)):
+        if isinstance(self._section, Outside | EndSection) and (banner := _BANNER.match(words)):
             return [*self.flush(), *self._enter(Header(self._session, banner[1]))]
         events = self._judge_title(words)
         if not self._is_title(line, words):
             return [*events, *self._read(line, words)]
         if words == "user":
-            return [*events, *self._enter(Prompt())]
+            return [*events, *self._enter(PromptSection())]
         if self._session.coloured:
             return [*events, *self._enter(_SECTIONS[words](self._session))]
         self._title = words
@@ -121,7 +121,7 @@ class CodexHuman:
 
     def _notice(self, words: str) -> list[Event]:
         """A remark of codex. It ends no prompt, which may hold such a line itself; a tool has ended before it."""
-        is_tool = isinstance(self._section, Command | Patch)
+        is_tool = isinstance(self._section, CommandSection | Patch)
         events = self._enter(Outside()) if is_tool else self._section.close()
         self._after_notice = True
         return [*events, *spoken(Tag.SYS, words)]
@@ -130,7 +130,7 @@ class CodexHuman:
         """Reasoning has no title. It is dimmed; without colours only its headline right after a remark tells."""
         if self._session.coloured:
             return line.startswith(_DIM)
-        return isinstance(self._section, Prompt) and self._after_notice and words.startswith("**")
+        return isinstance(self._section, PromptSection) and self._after_notice and words.startswith("**")
 
     def _thought(self, words: str) -> list[Event]:
         """Dimmed, it has ended what stood above it; without colours the prompt may yet go on."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import cast, get_args
 
 from ralph.agents import claude, codex, custom
-from ralph.agents.base import Account, AgentOptions, Runner
+from ralph.agents.base import AgentLog, AgentOptions, Runner
 from ralph.agents.claude import find_demo, find_ralph_claude
 from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.agents.codex import CodexTranscript
@@ -28,7 +28,7 @@ AGENTS: Mapping[str, FindRunner] = {
 """Every agent of ours, and how it is found."""
 
 
-def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> Account | None:
+def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> AgentLog | None:
     """Where the agent itself keeps what its sessions use, in lines that the transcript reads; mostly nowhere."""
     return codex.account(env) if agent == transcript == "codex" else None
 

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ralph.claude_cli.models.base import (
-    Ended,
+    MessageEnd,
     Model,
     ModelError,
+    ModelReply,
+    ModelRequest,
+    ModelSaid,
     QuotaTold,
-    Reply,
-    Request,
     Retrying,
-    Said,
     Started,
     Thinking,
 )
-from ralph.claude_cli.stdio import Inbox, Message
+from ralph.claude_cli.stdio import Stdin, UserMessage
 from ralph.claude_cli.stream import (
-    Outcome,
     Stream,
+    TurnEnd,
     answered,
     failed,
     finished,
@@ -29,8 +29,8 @@ from ralph.claude_cli.stream import (
     out_of_turns,
     unanswered,
 )
-from ralph.claude_cli.toolbox import NUDGE, Done, Interrupted, Leaving, Toolbox, Verdict, calls_of, listen
-from ralph.claude_cli.usage import Account
+from ralph.claude_cli.toolbox import NUDGE, CalledOff, Done, Leaving, StructuredOutput, Toolbox, calls_of, listen
+from ralph.claude_cli.usage import SessionUsage
 from ralph.core import ndjson
 
 Content = Sequence[Mapping[str, object]]
@@ -87,8 +87,8 @@ class Kit:
     toolbox: Toolbox
     dialogue: Dialogue
     stream: Stream
-    account: Account
-    inbox: Inbox
+    account: SessionUsage
+    inbox: Stdin
     stop: threading.Event
     system: Sequence[str]
     advise: Callable[[str], None]
@@ -107,7 +107,7 @@ class Kit:
 class Turn:
     """What one turn gathers."""
 
-    verdict: Verdict | None
+    verdict: StructuredOutput | None
     done: Done = field(default_factory=Done)
     asked: int = 0
     resumed: int = 0
@@ -118,15 +118,15 @@ class Turn:
     listened: float = 0.0
 
 
-def answer(message: Message, kit: Kit) -> Outcome:
+def answer(message: UserMessage, kit: Kit) -> TurnEnd:
     """Hold one turn, from its init to its result."""
-    turn = Turn(Verdict(kit.schema, kit.tries) if kit.schema is not None else None)
+    turn = Turn(StructuredOutput(kit.schema, kit.tries) if kit.schema is not None else None)
     kit.account.begin_turn()
     kit.stream.begin_turn()
     kit.dialogue.hear_user(message.content)
     try:
         ended = _converse(turn, kit)
-    except Interrupted:
+    except CalledOff:
         ended = _break_off(turn, kit)
     except ModelError as error:
         kit.stream.failure(error)
@@ -137,7 +137,7 @@ def answer(message: Message, kit: Kit) -> Outcome:
     return ended
 
 
-def _converse(turn: Turn, kit: Kit) -> Outcome:
+def _converse(turn: Turn, kit: Kit) -> TurnEnd:
     """Ask the model and do what it calls for, until it has nothing left to call or a limit is reached."""
     while not kit.is_out_of_money:
         reply = _ask(turn, kit)
@@ -165,15 +165,15 @@ def _converse(turn: Turn, kit: Kit) -> Outcome:
     return out_of_money(kit.most_dollars or 0.0, turn.stop_reason)
 
 
-def _ask(turn: Turn, kit: Kit) -> Reply:
+def _ask(turn: Turn, kit: Kit) -> ModelReply:
     """Hear one message out, printing it block by block."""
-    request = Request(kit.system, kit.dialogue.messages(), kit.toolbox.offers(turn.verdict))
-    reply, model, start = Reply(), kit.model.name, time.monotonic()
+    request = ModelRequest(kit.system, kit.dialogue.messages(), kit.toolbox.offers(turn.verdict))
+    reply, model, start = ModelReply(), kit.model.name, time.monotonic()
     turn.asked += 1
     kit.stream.asking()
     try:
         _hear_out(request, reply, model, turn, kit)
-    except (Interrupted, ModelError):
+    except (CalledOff, ModelError):
         if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
             kit.account.charge(reply.tokens)
         raise
@@ -184,7 +184,7 @@ def _ask(turn: Turn, kit: Kit) -> Reply:
     return reply
 
 
-def _hear_out(request: Request, reply: Reply, model: str, turn: Turn, kit: Kit) -> None:
+def _hear_out(request: ModelRequest, reply: ModelReply, model: str, turn: Turn, kit: Kit) -> None:
     for utterance in listen(kit.model, request, kit.stop):
         match utterance:
             case Started():
@@ -193,10 +193,10 @@ def _hear_out(request: Request, reply: Reply, model: str, turn: Turn, kit: Kit) 
                 kit.stream.message_started(reply.message_id, model, reply.tokens)
             case Thinking():
                 kit.stream.thinking(utterance.characters)
-            case Said():
+            case ModelSaid():
                 reply.blocks.append(utterance.block)
                 kit.stream.assistant(reply.message_id, model, utterance.block, reply.tokens)
-            case Ended():
+            case MessageEnd():
                 reply.stop_reason, reply.tokens = utterance.stop_reason, utterance.tokens
                 kit.stream.message_ended(reply.message_id, reply.stop_reason, reply.tokens)
             case Retrying():
@@ -212,7 +212,7 @@ def _hand_over(turn: Turn, kit: Kit) -> None:
     done.results, done.follow_ups = [], []
 
 
-def _reminder(reply: Reply, turn: Turn) -> str:
+def _reminder(reply: ModelReply, turn: Turn) -> str:
     """What to say to a model that stopped where it should not; nothing when it may."""
     if reply.stop_reason == "refusal" and not turn.resumed:
         turn.resumed += 1
@@ -229,7 +229,7 @@ def _reminder(reply: Reply, turn: Turn) -> str:
     return ""
 
 
-def _remind(reminder: str, reply: Reply, kit: Kit) -> None:
+def _remind(reminder: str, reply: ModelReply, kit: Kit) -> None:
     about: dict[str, object] = {}
     if reminder is _WITHHELD:
         said = "the model's safeguards stopped the response above · continuing once with that noted"
@@ -239,7 +239,7 @@ def _remind(reminder: str, reply: Reply, kit: Kit) -> None:
     kit.dialogue.hear_user([_text(reminder)])
 
 
-def _break_off(turn: Turn, kit: Kit) -> Outcome:
+def _break_off(turn: Turn, kit: Kit) -> TurnEnd:
     if kit.toolbox.leaving.is_set():
         raise Leaving
     kit.stop.clear()  # before anybody hears of it: the next one is meant for the next turn
@@ -249,7 +249,7 @@ def _break_off(turn: Turn, kit: Kit) -> Outcome:
     return interrupted(in_tools=turn.in_tools)
 
 
-def _last_words(reply: Reply) -> str:
+def _last_words(reply: ModelReply) -> str:
     texts = [ndjson.text(block.get("text")) for block in reply.blocks if block.get("type") == "text"]
     return texts[-1] if texts else ""
 
@@ -258,7 +258,7 @@ def _text(text: str) -> Mapping[str, object]:
     return {"type": "text", "text": text}
 
 
-def _times(turn: Turn, ended: Outcome) -> dict[str, int]:
+def _times(turn: Turn, ended: TurnEnd) -> dict[str, int]:
     """How long it took, in milliseconds; only a success tells when the first word came."""
     times = {"duration_ms": time.monotonic() - turn.began, "duration_api_ms": turn.listened}
     if turn.first_word is not None and not ended.is_error:

@@ -64,7 +64,7 @@ _TOP = Path("/")
 
 def read_memory(cwd: Path, home: Path, sources: Collection[str] = _SOURCES, *, top: Path = _TOP) -> list[Memory]:
     """Return everything that holds for a session in `cwd`, the most general first; look no higher than `top`."""
-    reader = _Reader(cwd.resolve())
+    reader = _MemoryReader(cwd.resolve())
     user: list[Memory] = []
     if "user" in sources:
         user = [*reader.take(home / ".claude" / "CLAUDE.md", "user", home), *reader.take_rules(home, "user")]
@@ -91,7 +91,7 @@ def imports_in(text: str) -> list[str]:
     return [path for path in paths if path]
 
 
-def _in_folder(reader: "_Reader", folder: Path, sources: Collection[str]) -> Iterator[Memory]:
+def _in_folder(reader: "_MemoryReader", folder: Path, sources: Collection[str]) -> Iterator[Memory]:
     if "project" in sources:
         yield from reader.take(folder / "CLAUDE.md", "project", folder)
         yield from reader.take(folder / ".claude" / "CLAUDE.md", "project", folder)
@@ -114,7 +114,7 @@ def _prose(text: str) -> Iterator[str]:
             yield line
 
 
-class _Reader:
+class _MemoryReader:
     """Takes each file once, with what it imports after it."""
 
     def __init__(self, cwd: Path) -> None:

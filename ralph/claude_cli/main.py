@@ -18,13 +18,13 @@ from typing import NoReturn, assert_never
 from ralph.claude_cli.conversation import answer
 from ralph.claude_cli.options import FLAGS, BadUsage, Options, Use, parse, settle
 from ralph.claude_cli.session import Session, assemble, tell
-from ralph.claude_cli.stdio import BadInput, Control, Message, OutputLost, read_line, said
+from ralph.claude_cli.stdio import BadInput, Control, OutputLost, UserMessage, read_line, said
 from ralph.claude_cli.stream import VERSION
 from ralph.claude_cli.toolbox import Leaving
 from ralph.core.errors import RalphError
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.system import environ
-from ralph.system.signals import SIGINT, Handover, Signals
+from ralph.system.signals import SIGINT, Signals, SignalSafeQueue
 
 _CHUNK = 1 << 16
 _PIPE_PATIENCE = 3.0
@@ -46,7 +46,7 @@ class Signalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class TurnsOver:
     """The conversation has ended: nobody will say anything more."""
 
     exit_code: int
@@ -57,7 +57,7 @@ class EndOfInput:
     """stdin was closed."""
 
 
-Call = Line | Signalled | Finished | EndOfInput
+Call = Line | Signalled | TurnsOver | EndOfInput
 
 
 def main() -> NoReturn:
@@ -127,7 +127,7 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
 
 def _attend(session: Session, prompt: str | None) -> int:
     """Be the porter until the conversation has ended or a signal says so."""
-    calls: Handover[Call] = Handover()  # signal handlers put to it
+    calls: SignalSafeQueue[Call] = SignalSafeQueue()  # signal handlers put to it
     with Signals(lambda number: calls.put(Signalled(number))).watched():
         if prompt is None:
             threading.Thread(target=_read_stdin, args=[calls], daemon=True, name="stdin").start()
@@ -149,7 +149,7 @@ def _attend(session: Session, prompt: str | None) -> int:
                     session.leave()
                     _await_end(calls)
                     return 128 + call.number
-                case Finished():
+                case TurnsOver():
                     if call.lost is not None:
                         raise call.lost
                     return 0 if interrupted else call.exit_code
@@ -157,7 +157,7 @@ def _attend(session: Session, prompt: str | None) -> int:
                     assert_never(call)
 
 
-def _next(calls: Handover[Call]) -> Call:
+def _next(calls: SignalSafeQueue[Call]) -> Call:
     """Wait for the next call, in short steps: a signal that reaches another thread does not wake this one, and its
     handler runs in no other.
     """
@@ -168,7 +168,7 @@ def _next(calls: Handover[Call]) -> Call:
 
 def _hear(line: bytes, session: Session) -> None:
     match heard := read_line(line):
-        case Message():
+        case UserMessage():
             session.kit.inbox.put(heard)
         case Control(subtype="interrupt"):
             session.kit.stream.control(heard.request_id, {"still_queued": []})
@@ -183,7 +183,7 @@ def _hear(line: bytes, session: Session) -> None:
             pass
 
 
-def _converse(session: Session, calls: Handover[Call]) -> None:
+def _converse(session: Session, calls: SignalSafeQueue[Call]) -> None:
     """Answer messages until there are no more; the exit code follows the last result."""
     code, lost = 1, None
     try:
@@ -196,18 +196,18 @@ def _converse(session: Session, calls: Handover[Call]) -> None:
     except OutputLost as error:
         lost = error
     finally:
-        calls.put(Finished(code, lost))
+        calls.put(TurnsOver(code, lost))
 
 
-def _await_end(calls: Handover[Call]) -> None:
+def _await_end(calls: SignalSafeQueue[Call]) -> None:
     try:
-        while not isinstance(calls.get(timeout=_LAST_MOMENT), Finished):
+        while not isinstance(calls.get(timeout=_LAST_MOMENT), TurnsOver):
             pass
     except queue.Empty:
         pass
 
 
-def _read_stdin(calls: Handover[Call]) -> None:
+def _read_stdin(calls: SignalSafeQueue[Call]) -> None:
     splitter = LineSplitter()
     try:
         while chunk := os.read(0, _CHUNK):
@@ -219,7 +219,7 @@ def _read_stdin(calls: Handover[Call]) -> None:
         calls.put(EndOfInput())
 
 
-def _deliver(lines: list[bytes | Oversized], calls: Handover[Call]) -> None:
+def _deliver(lines: list[bytes | Oversized], calls: SignalSafeQueue[Call]) -> None:
     for line in lines:
         calls.put(Line(line if isinstance(line, bytes) else b"{"))
 

@@ -18,11 +18,11 @@ from ralph.claude_cli.models.base import Model, resolve
 from ralph.claude_cli.models.scripted import PREFIX, scripted
 from ralph.claude_cli.options import Options
 from ralph.claude_cli.permissions.decide import Permissions, gather
-from ralph.claude_cli.stdio import Inbox, JsonOutput, Output, StreamOutput, TextOutput
+from ralph.claude_cli.stdio import JsonOutput, ResultOutput, Stdin, StreamOutput, TextOutput
 from ralph.claude_cli.stream import VERSION, Setting, Stream
 from ralph.claude_cli.toolbox import TOOL, TRIES, Toolbox
 from ralph.claude_cli.tools import default_tools
-from ralph.claude_cli.usage import Account
+from ralph.claude_cli.usage import SessionUsage
 from ralph.core import usage
 from ralph.core.errors import DiskError, RalphError
 
@@ -68,7 +68,7 @@ class Session:
     """One session, and the handles by which it is called off."""
 
     kit: Kit
-    output: Output
+    output: ResultOutput
     scratch: Path
 
     def interrupt(self) -> None:
@@ -148,8 +148,8 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),
         dialogue=Dialogue(preamble(instructions.instructions(cwd, home, options.sources), listing(known.values()))),
         stream=stream,
-        account=Account(model, price),
-        inbox=Inbox(desk.stop),
+        account=SessionUsage(model, price),
+        inbox=Stdin(desk.stop),
         stop=desk.stop,
         system=system_prompt(options.system_prompt, options.more_system_prompt, cwd),
         advise=advise,
@@ -202,7 +202,7 @@ def _price_of(model: Model) -> Callable[[usage.Tokens], float | None]:
     return lambda tokens: usage.shipped().dollars(model.name, tokens)
 
 
-def _output(options: Options) -> Output:
+def _output(options: Options) -> ResultOutput:
     match options.output:
         case "stream-json":
             return StreamOutput()

@@ -50,7 +50,7 @@ class Redirection:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """One simple command: its words without quotes, its own text, its redirections."""
 
     words: tuple[str, ...]
@@ -78,7 +78,7 @@ class Command:
 class Script:
     """All simple commands of a line, in order."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[ShellCommand, ...]
     obstacle: str
     """Why the line cannot be judged by its commands; empty: it can."""
 
@@ -87,10 +87,10 @@ class Script:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ShellReader:
     text: str
     at: int = 0
-    commands: list[Command] = field(default_factory=list[Command])
+    commands: list[ShellCommand] = field(default_factory=list[ShellCommand])
     words: list[str] = field(default_factory=list[str])
     redirections: list[Redirection] = field(default_factory=list[Redirection])
     begin: int = 0
@@ -163,7 +163,7 @@ class _Reader:
                 self._meet(OPERATORS)
         elif self.words or self.redirections:
             text = self.text[self.begin : end].strip(BLANKS)
-            found = Command(tuple(self.words), text, tuple(self.redirections), self.operator, self.expands)
+            found = ShellCommand(tuple(self.words), text, tuple(self.redirections), self.operator, self.expands)
             self.commands.append(found)
         self.words, self.redirections, self.expands = [], [], False
 
@@ -224,7 +224,7 @@ class _Reader:
 
 def read_script(command: str) -> Script:
     """Take a command line apart."""
-    return _Reader(command).read()
+    return _ShellReader(command).read()
 
 
 def programs(command: str) -> list[str]:

@@ -18,7 +18,7 @@ class BadInput(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class UserMessage:
     """What the user says: content blocks of the Messages API."""
 
     content: Content
@@ -36,11 +36,11 @@ class Control:
     subtype: str
 
 
-def said(text: str) -> Message:
-    return Message([{"type": "text", "text": text}])
+def said(text: str) -> UserMessage:
+    return UserMessage([{"type": "text", "text": text}])
 
 
-def read_line(line: bytes) -> Message | Control | None:
+def read_line(line: bytes) -> UserMessage | Control | None:
     """Read one line of stream-json; None for a kind that means nothing to us."""
     text = line.decode("utf-8", "replace").strip()
     if not text:
@@ -59,17 +59,17 @@ def read_line(line: bytes) -> Message | Control | None:
             return None
 
 
-def _message(message: Mapping[str, object]) -> Message:
+def _message(message: Mapping[str, object]) -> UserMessage:
     role = message.get("role")
     if role != "user":
         raise BadInput(f"Error: Expected message role 'user', got '{'undefined' if role is None else role}'")
     content = message.get("content")
     if isinstance(content, str):
         return said(content)
-    return Message([ndjson.mapping(block) for block in ndjson.sequence(content)])
+    return UserMessage([ndjson.mapping(block) for block in ndjson.sequence(content)])
 
 
-class Inbox:
+class Stdin:
     """Messages that wait for an answer. Filled by one thread, emptied by another.
 
     It also knows what an interrupt is meant for: a message that is being answered, or one that waits to be.
@@ -78,12 +78,12 @@ class Inbox:
     def __init__(self, stop: threading.Event) -> None:
         """`stop` calls off the turn that is held, or the next one; who heeds it clears it."""
         self._stop = stop
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[UserMessage] = deque()
         self._answering = False
         self._closed = False
         self._changed = threading.Condition()
 
-    def put(self, message: Message) -> None:
+    def put(self, message: UserMessage) -> None:
         with self._changed:
             self._waiting.append(message)
             self._changed.notify()
@@ -108,7 +108,7 @@ class Inbox:
             self._stop.set()
             self._changed.notify()
 
-    def next(self) -> Message | None:
+    def next(self) -> UserMessage | None:
         """Wait for a message; None once nothing waits and nothing more will come."""
         with self._changed:
             self._answering = False
@@ -118,7 +118,7 @@ class Inbox:
             self._answering = bool(self._waiting)
             return self._waiting.popleft() if self._waiting else None
 
-    def waiting(self) -> list[Message]:
+    def waiting(self) -> list[UserMessage]:
         """Take everything that came meanwhile."""
         with self._changed:
             taken = list(self._waiting)
@@ -136,7 +136,7 @@ class OutputLost(RalphError):
         super().__init__("" if isinstance(error, BrokenPipeError) else f"cannot write to stdout: {error.strerror}")
 
 
-class Output(Protocol):
+class ResultOutput(Protocol):
     """Where events go; `end` is called once, after the last."""
 
     def put(self, event: Event, plain: str | None = None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ralph.claude_cli.models.base import Block, ModelError, Retrying
-from ralph.claude_cli.stdio import Event, Output
+from ralph.claude_cli.stdio import Event, ResultOutput
 from ralph.claude_cli.usage import message_usage, usage
 from ralph.core import ndjson
 from ralph.core.usage import Tokens
@@ -71,7 +71,7 @@ def _unfilled(block: Block) -> tuple[Mapping[str, object], list[Piece]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TurnEnd:
     """What one turn came to."""
 
     subtype: str
@@ -85,52 +85,52 @@ class Outcome:
     """What text output prints."""
 
 
-def finished(text: str, stop_reason: str) -> Outcome:
+def finished(text: str, stop_reason: str) -> TurnEnd:
     """The model has said its last word."""
     fields: dict[str, object] = {"api_error_status": None, "result": text}
-    return Outcome("success", False, stop_reason, "completed", fields, f"{text}\n")
+    return TurnEnd("success", False, stop_reason, "completed", fields, f"{text}\n")
 
 
-def answered(structured: object, stop_reason: str) -> Outcome:
+def answered(structured: object, stop_reason: str) -> TurnEnd:
     """The model has handed in what the schema asks for."""
     text = ndjson.encode(structured)
     fields: dict[str, object] = {"api_error_status": None, "result": text, "structured_output": structured}
-    return Outcome("success", False, stop_reason, "completed", fields, f"{text}\n")
+    return TurnEnd("success", False, stop_reason, "completed", fields, f"{text}\n")
 
 
-def unanswered(tries: int, fault: str) -> Outcome:
+def unanswered(tries: int, fault: str) -> TurnEnd:
     """The model has violated the schema too often."""
     said = f"Failed to provide valid structured output after {tries} attempts — last StructuredOutput error: {fault}"
     reason = "structured_output_retry_exhausted"
     return _error("error_max_structured_output_retries", "tool_use", reason, said, f"Error: {said}")
 
 
-def out_of_turns(most: int, stop_reason: str) -> Outcome:
+def out_of_turns(most: int, stop_reason: str) -> TurnEnd:
     said = f"Reached maximum number of turns ({most})"
     return _error("error_max_turns", stop_reason, "max_turns", said, f"Error: Reached max turns ({most})")
 
 
-def out_of_money(most: float, stop_reason: str | None) -> Outcome:
+def out_of_money(most: float, stop_reason: str | None) -> TurnEnd:
     said = f"Reached maximum budget (${most:g})"
     plain = f"Error: Exceeded USD budget ({most:g})"
     return _error("error_max_budget_usd", stop_reason, "budget_exhausted", said, plain)
 
 
-def interrupted(*, in_tools: bool) -> Outcome:
+def interrupted(*, in_tools: bool) -> TurnEnd:
     stop_reason = "tool_use" if in_tools else None
     said = f"[ede_diagnostic] result_type=user last_content_type=n/a stop_reason={stop_reason or 'null'}"
     reason = "aborted_tools" if in_tools else "aborted_streaming"
     return _error("error_during_execution", stop_reason, reason, said, "Error: Request interrupted by user")
 
 
-def failed(error: ModelError) -> Outcome:
+def failed(error: ModelError) -> TurnEnd:
     """The model could not be had. That claude calls this a success, only `is_error`, is no slip of ours."""
     fields = {"api_error_status": error.status, "result": error.text, **error.facts}
-    return Outcome("success", True, "stop_sequence", error.terminal_reason, fields, f"{error.text}\n")
+    return TurnEnd("success", True, "stop_sequence", error.terminal_reason, fields, f"{error.text}\n")
 
 
-def _error(subtype: str, stop_reason: str | None, reason: str, said: str, plain: str) -> Outcome:
-    return Outcome(subtype, True, stop_reason, reason, {"errors": [said]}, plain)
+def _error(subtype: str, stop_reason: str | None, reason: str, said: str, plain: str) -> TurnEnd:
+    return TurnEnd(subtype, True, stop_reason, reason, {"errors": [said]}, plain)
 
 
 VERSION = "2.1.325"
@@ -156,7 +156,7 @@ class Stream:
     """Says everything that a session prints."""
 
     setting: Setting
-    output: Output
+    output: ResultOutput
     in_pieces: bool = False
     """Messages are told in pieces as well."""
     results: int = 0
@@ -251,7 +251,7 @@ class Stream:
         self.output.put(event | fields)
 
     def result(
-        self, outcome: Outcome, figures: Mapping[str, object], times: Mapping[str, int], **fields: object
+        self, outcome: TurnEnd, figures: Mapping[str, object], times: Mapping[str, int], **fields: object
     ) -> None:
         event: Event = {
             "stop_reason": outcome.stop_reason,

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ralph.claude_cli.desk import Desk, Tool, ToolResult, crashed, failed, rejected
-from ralph.claude_cli.models.base import Block, Model, Request, ToolOffer, Utterance
+from ralph.claude_cli.models.base import Block, Model, ModelRequest, ToolOffer, Utterance
 from ralph.claude_cli.permissions.decide import Permissions
 from ralph.claude_cli.permissions.rules import Allowed, Denied
 from ralph.claude_cli.schemas import argument_faults, violations
 from ralph.claude_cli.stream import Stream
 from ralph.core import ndjson
-from ralph.system.signals import Handover
+from ralph.system.signals import SignalSafeQueue
 
 _LOOK = 0.05
 """Seconds between two looks at whether we were called away."""
 
 
-class Interrupted(Exception):
+class CalledOff(Exception):
     """The user wants this turn ended."""
 
 
-def listen(model: Model, request: Request, stop: threading.Event) -> Iterator[Utterance]:
+def listen(model: Model, request: ModelRequest, stop: threading.Event) -> Iterator[Utterance]:
     """Yield what the model says; raise Interrupted as soon as `stop` is set, whatever the network does."""
-    heard: Handover[Utterance | BaseException | None] = Handover()
+    heard: SignalSafeQueue[Utterance | BaseException | None] = SignalSafeQueue()
     cancelled = threading.Event()
 
     def ask() -> None:
@@ -40,7 +40,7 @@ def listen(model: Model, request: Request, stop: threading.Event) -> Iterator[Ut
     try:
         while True:
             if stop.is_set():
-                raise Interrupted
+                raise CalledOff
             try:
                 utterance = heard.get(timeout=_LOOK)
             except queue.Empty:
@@ -68,7 +68,7 @@ _DESCRIPTION = (
 
 
 @dataclass(slots=True)
-class Verdict:
+class StructuredOutput:
     """What one turn is to hand in, and how that went so far."""
 
     schema: Mapping[str, object]
@@ -120,7 +120,7 @@ class Leaving(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """One call of a tool, as the model wrote it."""
 
     id: str
@@ -148,12 +148,12 @@ class Toolbox:
     stream: Stream
     leaving: threading.Event
 
-    def offers(self, verdict: Verdict | None) -> list[ToolOffer]:
+    def offers(self, verdict: StructuredOutput | None) -> list[ToolOffer]:
         """Every tool as the model is told of it, by name."""
         offers = [ToolOffer(tool.name, tool.description, tool.input_schema) for tool in self.tools.values()]
         return sorted([*offers, *([verdict.offer()] if verdict else [])], key=lambda offer: offer.name)
 
-    def run(self, calls: Sequence[Call], verdict: Verdict | None, done: Done) -> None:
+    def run(self, calls: Sequence[ToolCall], verdict: StructuredOutput | None, done: Done) -> None:
         """Run the calls in their order; an interrupt rejects the running one and all that follow."""
         stop = self.desk.stop
         for call in calls:
@@ -167,9 +167,11 @@ class Toolbox:
             if self.leaving.is_set():
                 raise Leaving
         if stop.is_set():
-            raise Interrupted
+            raise CalledOff
 
-    def _attempt(self, call: Call, verdict: Verdict | None, done: Done) -> tuple[ToolResult, Mapping[str, object]]:
+    def _attempt(
+        self, call: ToolCall, verdict: StructuredOutput | None, done: Done
+    ) -> tuple[ToolResult, Mapping[str, object]]:
         if call.name == TOOL and verdict is not None:
             return verdict.take(call.arguments), _ACCEPTED
         tool = self.tools.get(call.name)
@@ -189,7 +191,7 @@ class Toolbox:
             case Allowed() as allowed:
                 return self._run(tool, call), _accepted(allowed)
 
-    def _run(self, tool: Tool, call: Call) -> ToolResult:
+    def _run(self, tool: Tool, call: ToolCall) -> ToolResult:
         try:
             return tool.run(call.arguments, self.desk)
         except Exception as error:  # a tool's fault is told to the model, who may know a way round
@@ -201,7 +203,7 @@ class Toolbox:
             said += f". {name} is disabled for this session, in subagents as well as here."
         return ToolResult(f"<tool_use_error>{said}</tool_use_error>", is_error=True, detail=said)
 
-    def _denied(self, call: Call, denied: Denied, done: Done) -> ToolResult:
+    def _denied(self, call: ToolCall, denied: Denied, done: Done) -> ToolResult:
         reasons = {"decision_reason_type": denied.reason_type, "decision_reason": denied.reason}
         given = {name: reason for name, reason in reasons.items() if reason}
         self.stream.system(
@@ -210,7 +212,7 @@ class Toolbox:
         done.denials.append({"tool_name": call.name, "tool_use_id": call.id, "tool_input": dict(call.arguments)})
         return rejected(denied.message) if denied.is_rejection else failed(denied.message)
 
-    def _tell(self, call: Call, result: ToolResult, meta: Mapping[str, object], done: Done) -> None:
+    def _tell(self, call: ToolCall, result: ToolResult, meta: Mapping[str, object], done: Done) -> None:
         content = [dict(block) for block in result.blocks] if result.blocks else result.content
         block: dict[str, object] = {"tool_use_id": call.id, "type": "tool_result", "content": content}
         if result.is_error or call.name == "Bash":  # of the tools, only Bash says that it did not fail (2.1.325)
@@ -225,10 +227,10 @@ class Toolbox:
             done.follow_ups.append(result.follow_up)
 
 
-def calls_of(blocks: Sequence[Block]) -> list[Call]:
+def calls_of(blocks: Sequence[Block]) -> list[ToolCall]:
     """The calls among a message's blocks."""
     return [
-        Call(ndjson.text(block.get("id")), ndjson.text(block.get("name")), ndjson.mapping(block.get("input")))
+        ToolCall(ndjson.text(block.get("id")), ndjson.text(block.get("name")), ndjson.mapping(block.get("input")))
         for block in blocks
         if block.get("type") == "tool_use"
     ]

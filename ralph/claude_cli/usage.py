@@ -22,7 +22,7 @@ class Spent:
 
 
 @dataclass(slots=True)
-class Account:
+class SessionUsage:
     """The books of one session with one model."""
 
     model: Model

@@ -12,7 +12,7 @@ from ralph.core.guidance import Guidance
 
 if TYPE_CHECKING:
     from ralph.core.guidance import Act
-    from ralph.state.known_runs import Entry
+    from ralph.state.known_runs import KnownRun
 
 _PENDING = {"pause": "pauses before the next session", "stop": "stops after this iteration"}
 
@@ -62,8 +62,8 @@ class Outline:
     guidance: tuple[Guidance, ...] = ()
 
 
-def _outline(entry: "Entry") -> Outline:
-    from ralph.core.status import Standing, standing
+def _outline(entry: "KnownRun") -> Outline:
+    from ralph.core.status import RunStatus, standing
     from ralph.state.journal import Journal, Saved
     from ralph.state.known_runs import latest_events
 
@@ -73,9 +73,9 @@ def _outline(entry: "Entry") -> Outline:
     if not isinstance(saved, Saved):
         return replace(place, state="its record is damaged; the next start rebuilds it")
     ended = journal.ending() or "cut off; the same command goes on"
-    stands = standing(latest_events(entry.directory)) if entry.is_live else Standing(ended)
+    stands = standing(latest_events(entry.directory)) if entry.is_live else RunStatus(ended)
     if entry.is_live and stands.ended:  # that was the last start; this one has not said anything yet
-        stands = Standing("beginning")
+        stands = RunStatus("beginning")
     run, used, last = saved.run, stands.session, saved.run.history.last
     return replace(
         place,
@@ -96,13 +96,15 @@ def _outline(entry: "Entry") -> Outline:
     )
 
 
-def _asked(entry: "Entry", is_paused: bool) -> tuple[str, ...]:
+def _asked(entry: "KnownRun", is_paused: bool) -> tuple[str, ...]:
     """What was asked for and has not come yet: of a run's words, those since its start are heeded."""
-    from ralph.core.guidance import Act, Helm
+    from ralph.core.guidance import Act, Steering
     from ralph.core.text import instant
-    from ralph.state.inbox import Mailbox
+    from ralph.state.inbox import Inbox
 
-    helm = Helm(lambda: [word for word in Mailbox(entry.directory).read() if (instant(word.at) or 0.0) >= entry.since])
+    helm = Steering(
+        lambda: [word for word in Inbox(entry.directory).read() if (instant(word.at) or 0.0) >= entry.since]
+    )
     helm.listen()
     pending = {Act.PAUSE: helm.paused and not is_paused, Act.STOP: helm.stopping}
     return tuple(str(act) for act, is_pending in pending.items() if is_pending)
@@ -201,7 +203,7 @@ def wake(goal: flags.LiveGoal = None) -> None:
     typer.echo(f"{run.goal} goes on now")
 
 
-def _steered(goal: str | None, act: str) -> "Entry":
+def _steered(goal: str | None, act: str) -> "KnownRun":
     from ralph.core.guidance import Act
     from ralph.state.known_runs import roster
 
@@ -210,19 +212,19 @@ def _steered(goal: str | None, act: str) -> "Entry":
     return run
 
 
-def _post(run: "Entry", act: "Act", text: str) -> int:
+def _post(run: "KnownRun", act: "Act", text: str) -> int:
     from ralph.core.text import timestamp
-    from ralph.state.inbox import Mailbox
+    from ralph.state.inbox import Inbox
     from ralph.state.journal import Journal, Saved
     from ralph.system import environ
 
     saved = Journal(run.directory).load()
     if isinstance(saved, Saved) and saved.run.id == environ.without_redirections().get("RALPH_RUN_ID"):
         raise UsageError("a session does not steer the run that holds it", "leave that to the user")
-    return Mailbox(run.directory).post(act, text, timestamp(time.time()))
+    return Inbox(run.directory).post(act, text, timestamp(time.time()))
 
 
-def _refuse_if_finished(run: "Entry") -> None:
+def _refuse_if_finished(run: "KnownRun") -> None:
     from ralph.state.journal import Journal, Saved
 
     saved = Journal(run.directory).load()

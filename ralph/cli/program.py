@@ -17,7 +17,7 @@ from ralph.config import paths
 from ralph.core.errors import BUG, Interrupted, RalphError
 from ralph.core.text import both_ends
 from ralph.system import environ
-from ralph.ui.terminal import Outlet, visible
+from ralph.ui.terminal import Output, visible
 
 _LONGEST_LINE = 1000
 """Characters of a line of an error: more is a value that somebody wrote and that is quoted."""
@@ -26,7 +26,7 @@ _LONGEST_LINE = 1000
 def complain(message: str, hint: str = "") -> None:
     """Write an error, and the next step where there is one."""
     message = "\n".join(both_ends(line, _LONGEST_LINE) for line in message.split("\n"))
-    Outlet(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
+    Output(sys.stderr).write(f"error: {visible(message)}\n" + (f"\nhint: {visible(hint)}\n" if hint else ""))
 
 
 def report_bug(error: Exception) -> int:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ralph.queue.goals import MergeMode
     from ralph.queue.manifest import Batch, Wishes
     from ralph.queue.news import Budget
-    from ralph.queue.open import Whereabouts
+    from ralph.queue.open import QueueAddress
     from ralph.queue.worker_state import Rules
 
 
@@ -110,20 +110,20 @@ def merge_flag(written: str | None) -> "MergeMode | None":
         raise UsageError(f"--merge: {fault}") from fault
 
 
-def read(sources: Sequence[Path], said: "Wishes", place: "Whereabouts") -> "Batch":
+def read(sources: Sequence[Path], said: "Wishes", place: "QueueAddress") -> "Batch":
     """Read what is asked for, and say what is worth knowing of it; nothing is written."""
     from ralph.queue.manifest import read_batch
     from ralph.queue.open import existing
-    from ralph.ui.terminal import Outlet, visible
+    from ralph.ui.terminal import Output, visible
 
     store = existing(place)
     known = set[str]() if store is None else store.names()
     batch = read_batch(sources, said, env=place.env, here=Path.cwd(), known=known)
-    Outlet(sys.stderr).write("".join(f"note: {visible(note)}\n" for note in batch.notes))
+    Output(sys.stderr).write("".join(f"note: {visible(note)}\n" for note in batch.notes))
     return batch
 
 
-def worker_rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
+def worker_rules(place: "QueueAddress", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
     from ralph.config.settings import DOTENV
     from ralph.queue.goals import MergeMode
     from ralph.queue.worker_state import Rules
@@ -135,7 +135,7 @@ def worker_rules(place: "Whereabouts", merge: "MergeMode | None", *, merge_unpro
     return Rules(env, merge or MergeMode.DIRECT, merge_unproven)
 
 
-def batch_budget(place: "Whereabouts", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
+def batch_budget(place: "QueueAddress", cost: str | None, tokens: str | None, time: str | None) -> "Budget":
     """What the whole batch may use; limits of each goal's are settings, and not meant here."""
     from ralph.config import settings
     from ralph.core.text import parse_duration

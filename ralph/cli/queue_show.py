@@ -16,9 +16,9 @@ from ralph.dashboard.report import row
 if TYPE_CHECKING:
     from ralph.core.events import Event
     from ralph.core.ndjson import Oversized
-    from ralph.dashboard.report import Known
+    from ralph.dashboard.report import GoalDetails
     from ralph.queue.goals import BatchGoal
-    from ralph.queue.open import Whereabouts
+    from ralph.queue.open import QueueAddress
     from ralph.queue.store import Store
     from ralph.ui.console import Console
 
@@ -71,19 +71,19 @@ def show(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) 
         typer.echo("\n".join(report.details(known, store.goals(), flag=place.flag)))
 
 
-def known_of(goal: "BatchGoal", place: "Whereabouts", store: "Store") -> "Known":
+def known_of(goal: "BatchGoal", place: "QueueAddress", store: "Store") -> "GoalDetails":
     """Look up what there is of a goal besides its row."""
     from ralph.dashboard import report
-    from ralph.dashboard.report import Known
+    from ralph.dashboard.report import GoalDetails
     from ralph.queue.gc import kept
     from ralph.queue.open import is_cut_off
-    from ralph.queue.paths import premises
+    from ralph.queue.paths import queue_paths
     from ralph.queue.repos.mirror import open_mirror
 
-    working = premises(place.ralph_dir, store.queue_id).clone(goal)
+    working = queue_paths(place.ralph_dir, store.queue_id).clone(goal)
     bare = open_mirror(place.ralph_dir, goal.repo).bare
     has_mirror = bare.path.is_dir()
-    return Known(
+    return GoalDetails(
         goal,
         store.comments(goal),
         clone=working if working.is_dir() else None,
@@ -122,18 +122,18 @@ def logs(
     from ralph.dashboard.transcript import event_in
     from ralph.queue.goals import State
     from ralph.queue.open import find, is_cut_off, whereabouts
-    from ralph.queue.paths import premises
+    from ralph.queue.paths import queue_paths
     from ralph.ui.console import Console, write_json
-    from ralph.ui.terminal import Outlet
+    from ralph.ui.terminal import Output
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
-    quarters = premises(place.ralph_dir, store.queue_id)
+    quarters = queue_paths(place.ralph_dir, store.queue_id)
     file = quarters.run_directory(found) / "events.ndjson"
     following = follow and found.state is State.RUNNING and not is_cut_off(place, [found])
     if not file.exists() and not following:
         raise UsageError(f"{found.label} {found.name} has not run yet: it is {found.state}")
-    outlet = Outlet(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
+    outlet = Output(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
     console = Console(outlet, root=str(quarters.clone(found)))
 
     turns = itertools.count(1)
@@ -153,7 +153,7 @@ def logs(
         if outlet.closed:
             break
     if follow and is_cut_off(place, [store.goal(found.id)]):
-        Outlet(sys.stderr).write(f"note: {found.label} was cut off; it goes on with: ralph-runs run{place.flag}\n")
+        Output(sys.stderr).write(f"note: {found.label} was cut off; it goes on with: ralph-runs run{place.flag}\n")
     if outlet.fault is not None:
         raise RalphError(f"stdout: {outlet.fault.strerror}", "let it be written elsewhere, or free some space")
 

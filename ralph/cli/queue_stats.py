@@ -18,10 +18,10 @@ from ralph.queue.gc import Holding, What
 from ralph.ui.draw import columns
 
 if TYPE_CHECKING:
-    from ralph.queue.gc import Claim, Clearing
+    from ralph.queue.gc import Claim, GarbageCollection
     from ralph.queue.goals import BatchGoal
-    from ralph.queue.open import Whereabouts
-    from ralph.queue.stats import Forecast, Sums, Tally, Typical
+    from ralph.queue.open import QueueAddress
+    from ralph.queue.stats import Forecast, QueueStats, Sums, Typical
     from ralph.queue.store import Store
 
 
@@ -242,31 +242,36 @@ def _agrees() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _only_one(place: "Whereabouts", store: "Store") -> contextlib.AbstractContextManager[object]:
+def _only_one(place: "QueueAddress", store: "Store") -> contextlib.AbstractContextManager[object]:
     from ralph.core.errors import UsageError
-    from ralph.queue.paths import premises
+    from ralph.queue.paths import queue_paths
     from ralph.state.lock import OwnedLock, Owner
 
     def refused(owner: Owner) -> UsageError:
         return UsageError(f"process {owner.pid or '?'} is removing clones of this queue already", "wait for it")
 
-    return OwnedLock(premises(place.ralph_dir, store.queue_id).root / "gc.lock", {}, refused)
+    return OwnedLock(queue_paths(place.ralph_dir, store.queue_id).root / "gc.lock", {}, refused)
 
 
-def _clearing(place: "Whereabouts", store: "Store | None") -> "Clearing":
-    from ralph.queue.gc import Clearing
+def _clearing(place: "QueueAddress", store: "Store | None") -> "GarbageCollection":
+    from ralph.queue.gc import GarbageCollection
     from ralph.queue.open import serving
-    from ralph.queue.paths import premises
+    from ralph.queue.paths import queue_paths
 
     if store is None:
-        return Clearing(premises(place.ralph_dir, "none yet"), {})
-    quarters = premises(place.ralph_dir, store.queue_id)
+        return GarbageCollection(queue_paths(place.ralph_dir, "none yet"), {})
+    quarters = queue_paths(place.ralph_dir, store.queue_id)
     goals = store.some(quarters.numbers())
-    return Clearing(quarters, {quarters.clone(goal).name: goal for goal in goals}, serving(place.url))
+    return GarbageCollection(quarters, {quarters.clone(goal).name: goal for goal in goals}, serving(place.url))
 
 
 def _remove(
-    clearing: "Clearing", place: "Whereabouts", store: "Store", found: "Sequence[Holding]", *, forced: bool = False
+    clearing: "GarbageCollection",
+    place: "QueueAddress",
+    store: "Store",
+    found: "Sequence[Holding]",
+    *,
+    forced: bool = False,
 ) -> "dict[Path, Holding]":
     """Remove what can go; return what became of it: where what was in it is kept, or why it stays."""
     from ralph.queue.open import unless_served
@@ -277,7 +282,7 @@ def _remove(
     return {holding.path: _removed(clearing, holding, claim, forced=forced) for holding in found if holding.goes}
 
 
-def _removed(clearing: "Clearing", holding: "Holding", claim: "Claim", *, forced: bool) -> "Holding":
+def _removed(clearing: "GarbageCollection", holding: "Holding", claim: "Claim", *, forced: bool) -> "Holding":
     before = clearing.kept(holding)
     if fault := clearing.remove(holding, claim, forced=forced):
         return replace(holding, goes=False, why=f"not removed: {fault}")
@@ -287,7 +292,7 @@ def _removed(clearing: "Clearing", holding: "Holding", claim: "Claim", *, forced
 
 
 def _show(
-    place: "Whereabouts",
+    place: "QueueAddress",
     found: "Sequence[Holding]",
     moved: int,
     *,
@@ -337,7 +342,7 @@ def stats(db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
         typer.echo(f"{what}; {place.step('add goals with: ralph-runs add GOAL.md --queue')}")
 
 
-def _forecast(place: "Whereabouts", store: "Store", goals: "Sequence[BatchGoal]") -> "Forecast | None":
+def _forecast(place: "QueueAddress", store: "Store", goals: "Sequence[BatchGoal]") -> "Forecast | None":
     """By what the queue worker says of itself, if there is one; else with as many slots as the next one would have."""
     from ralph.queue.open import serving
     from ralph.queue.stats import figures_of, forecast, foretold
@@ -347,7 +352,7 @@ def _forecast(place: "Whereabouts", store: "Store", goals: "Sequence[BatchGoal]"
     return forecast(goals, done, place.most) if bulletin is None else foretold(goals, done, bulletin)
 
 
-def _lines(counted: "Tally", foretold: "Forecast | None", states: str) -> list[str]:
+def _lines(counted: "QueueStats", foretold: "Forecast | None", states: str) -> list[str]:
     from ralph.ui.terminal import one_line
 
     took = ", ".join(
@@ -387,7 +392,7 @@ def _groups(heading: str, groups: "Mapping[str, Sums]") -> list[str]:
 
     from ralph.core.text import format_duration, format_money
     from ralph.ui.draw import columns
-    from ralph.ui.terminal import Outlet
+    from ralph.ui.terminal import Output
 
     if len(groups) < 2:
         return []
@@ -397,4 +402,4 @@ def _groups(heading: str, groups: "Mapping[str, Sums]") -> list[str]:
         tokens = "unknown" if sums.tokens is None else f"{sums.tokens:,}"
         figures = [str(sums.goals), str(sums.done), cost, tokens]
         rows.append([*figures, format_duration(sums.seconds) if sums.seconds else "-", name])
-    return ["", *columns(rows, [5, 5, 9, 13, 8, 80], Outlet(sys.stdout).width, right=range(5))]
+    return ["", *columns(rows, [5, 5, 9, 13, 8, 80], Output(sys.stdout).width, right=range(5))]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralph.dashboard.lines import Progress
     from ralph.queue.goals import BatchGoal, Submission
     from ralph.queue.news import Budget, Bulletin, Worked
-    from ralph.queue.open import Whereabouts
+    from ralph.queue.open import QueueAddress
     from ralph.queue.store import Store
     from ralph.queue.worker_state import Rules
     from ralph.system.signals import Signals
@@ -129,7 +129,7 @@ def work(
 class _Order:
     """What the user wants of a queue worker."""
 
-    place: "Whereabouts"
+    place: "QueueAddress"
     rules: "Rules"
     budget: "Budget"
     command: str
@@ -154,11 +154,11 @@ class _Order:
         screen = terminal(sys.stdout, self.place.env)
         if self.as_json or self.quiet or not screen.lively or not is_attended(sys.stdin):
             return nullcontext()
-        from ralph.dashboard.board import Source
-        from ralph.dashboard.screen import Ground, Showing
+        from ralph.dashboard.board import BoardSource
+        from ralph.dashboard.screen import DashboardTerminal, Showing
 
-        ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
-        return Showing(ground, Source(self.place, store, bulletin), self.place, store, progress, signals)
+        ground = DashboardTerminal(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
+        return Showing(ground, BoardSource(self.place, store, bulletin), self.place, store, progress, signals)
 
 
 def _serve(order: _Order, submissions: "Sequence[Submission]") -> int:
@@ -259,13 +259,13 @@ def watch(db: flags.Db = None) -> None:
             f"there is nothing to watch: {missing(place)}",
             place.step("add goals with: ralph-runs add GOAL.md --queue"),
         )
-    from ralph.dashboard.board import Source
-    from ralph.dashboard.screen import Drawing, Ground
+    from ralph.dashboard.board import BoardSource
+    from ralph.dashboard.screen import DashboardTerminal, Drawing
 
     left: list[bool] = []
     with Signals().watched() as signals:
-        ground = Ground(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
-        drawing = Drawing(ground, place, store, Source(place, store), lambda: left.append(True))
+        ground = DashboardTerminal(sys.stdin, sys.stdout, screen.colour, lambda: signals.continued)
+        drawing = Drawing(ground, place, store, BoardSource(place, store), lambda: left.append(True))
         drawing.draw(lambda: bool(left or signals.count))
     store.close()
     if signals.first is not None:

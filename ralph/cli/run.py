@@ -64,7 +64,7 @@ def run(
 
     from ralph.run.prepare import RunFlags, look
     from ralph.run.prepare import dry_run as print_dry_run
-    from ralph.run.start import Pursuit
+    from ralph.run.start import RunStart
 
     written = {
         "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
@@ -79,7 +79,7 @@ def run(
     if dry_run:
         print_dry_run(asked)
     else:
-        raise typer.Exit(Pursuit(asked).carry_out())
+        raise typer.Exit(RunStart(asked).carry_out())
 
 
 def check(
@@ -129,7 +129,7 @@ def understand(
     signal.
     """
     from ralph.core.errors import UsageError
-    from ralph.run.understand import SurveyFlags, Surveying
+    from ralph.run.understand import SurveyFlags, Understand
     from ralph.ui.render import Detail
 
     if quiet and verbose:
@@ -140,4 +140,4 @@ def understand(
     }  # fmt: skip
     detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
     asked = {name: value for name, value in written.items() if value is not None}
-    raise typer.Exit(Surveying(SurveyFlags(as_json, detail), asked).carry_out())
+    raise typer.Exit(Understand(SurveyFlags(as_json, detail), asked).carry_out())

@@ -22,7 +22,7 @@ from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import to_json
 from ralph.core.text import timestamp
 from ralph.ui.console import Console, write_json
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 
 _AUTO = "auto"
 _CHUNK = 1 << 16
@@ -37,7 +37,7 @@ def retell(file: str, name: str, *, as_json: bool) -> None:
     """Write the events of a log to stdout, until it ends or nobody reads them any more."""
     if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := registry.transcript_names()):
         raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *known])}")
-    outlet = Outlet(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
+    outlet = Output(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
     console = Console(outlet)
     show = _json(outlet) if as_json else _for_people(console)
     with _opened(file) as stream:
@@ -102,7 +102,7 @@ def _sniffed(batches: Iterator[_Lines]) -> tuple[str, list[_Lines]]:
     return sniff(looked_at()), held
 
 
-def _json(outlet: Outlet) -> _Show:
+def _json(outlet: Output) -> _Show:
     numbers = itertools.count(1)
 
     def show(events: Sequence[Event]) -> None:

@@ -24,7 +24,7 @@ from ralph.system.signals import Signals
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class AgentEnvironment:
     """An environment, and what is to be said of it."""
 
     env: Mapping[str, str]
@@ -57,7 +57,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Used:
+class _Evaluated:
     variables: Variables
     how: str
     uncovered: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def _searched(root: Path, env: Mapping[str, str]) -> str:
     return programs.outside(env.get("PATH", ""), root)
 
 
-def surround(
+def agent_environment(
     envrc: Envrc,
     env: Mapping[str, str],
     *,
@@ -90,7 +90,7 @@ def surround(
     trusting: bool = False,
     by_agent: bool = False,
     in_passing: bool = False,
-) -> Surroundings:
+) -> AgentEnvironment:
     """Settle the environment; `trusting`: the user trusts what stood before any agent; `by_agent`: this did not.
 
     `in_passing`: no agent will be held here, and so nothing is written down of what stood before.
@@ -101,14 +101,14 @@ def surround(
     except RalphError as error:  # its record cannot be read or written
         doubt = Doubt(f"{error.message} ({error.hint})")
     if not envrc.exists:
-        return Surroundings(env, f"there is no {NAME} here to be trusted" if trusting else "")
+        return AgentEnvironment(env, f"there is no {NAME} here to be trusted" if trusting else "")
     if doubt is not None:
         trust = f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}"
         return _without(envrc, env, doubt.why, "put a plain, small file there, or none" if envrc.obstacle else trust)
     used = _evaluated(envrc, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root), guardian, signals)
     if isinstance(used, Failure):
         return _without(envrc, env, used.why, used.hint)
-    return Surroundings(used.variables.over(env), _told(used))
+    return AgentEnvironment(used.variables.over(env), _told(used))
 
 
 def _doubt(
@@ -130,13 +130,13 @@ def _doubt(
 
 def _evaluated(
     envrc: Envrc, env: Mapping[str, str], timeout: float, folder: Path, guardian: Guardian, signals: Signals
-) -> _Used | Failure:
+) -> _Evaluated | Failure:
     path = _searched(envrc.root, env)
     program = shutil.which("direnv", path=path)
     if program is None:
         plain = read(envrc.text.decode("utf-8", "replace"))
         omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
-        return _Used(let_through(plain.values), f"read as text{omitted}")
+        return _Evaluated(let_through(plain.values), f"read as text{omitted}")
     changes = export(
         program,
         envrc,
@@ -155,16 +155,16 @@ def _evaluated(
         return Failure("it changed while it was evaluated", "look at it, then run this again")
     if added := changes.get("PATH"):
         changes = {**changes, "PATH": programs.rejoined(added, path, env.get("PATH", ""))}
-    return _Used(let_through(changes), "by direnv", envrc.unfollowed)
+    return _Evaluated(let_through(changes), "by direnv", envrc.unfollowed)
 
 
-def _without(envrc: Envrc, env: Mapping[str, str], why: str, following: str) -> Surroundings:
+def _without(envrc: Envrc, env: Mapping[str, str], why: str, following: str) -> AgentEnvironment:
     loaded = env.get("DIRENV_FILE") == str(envrc.path)
     said = f"not used: {why}; {following}" + (" (what your shell had loaded of it stays)" if loaded else "")
-    return Surroundings(env, said, f"{envrc.path} is {said}")
+    return AgentEnvironment(env, said, f"{envrc.path} is {said}")
 
 
-def _told(used: _Used) -> str:
+def _told(used: _Evaluated) -> str:
     """What was taken over, by name: values are nobody's business."""
     variables = used.variables
     count = len(variables.values)

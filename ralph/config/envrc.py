@@ -37,7 +37,7 @@ _SETTINGS = ("direnv.toml", "config.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class DirenvWord:
     """What the user told his direnv about a `.envrc` with this content, at this path."""
 
     allows: bool
@@ -52,11 +52,11 @@ class Failure:
     hint: str
 
 
-def word_on(envrc: Envrc, env: Mapping[str, str]) -> Word:
+def word_on(envrc: Envrc, env: Mapping[str, str]) -> DirenvWord:
     """Look up what the user told his direnv; nothing is run."""
     data = _folder(env, "XDG_DATA_HOME", ".local/share")
     path = os.fsencode(envrc.path) + b"\n"
-    return Word(
+    return DirenvWord(
         allows=(data / "allow" / hashlib.sha256(path + envrc.text).hexdigest()).is_file(),
         denies=(data / "deny" / hashlib.sha256(path).hexdigest()).is_file(),
     )

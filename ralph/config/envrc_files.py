@@ -30,7 +30,7 @@ _REST = re.compile(r"[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class EnvrcCommand:
     """A simple command: its words without their quotes, then the files that it is given to read; none: it has no end.
 
     What stands within `$(...)` and `<(...)` is part of the command that it is in.
@@ -40,7 +40,7 @@ class Command:
     words: tuple[str, ...]
 
 
-def commands(text: str) -> Iterator[Command]:
+def commands(text: str) -> Iterator[EnvrcCommand]:
     """The commands of a script, each with the number of the line that it begins in."""
     number, place = 1, 0
     while place < len(text):
@@ -80,10 +80,10 @@ class _Line:
                 self._add(word)
         return place
 
-    def commands(self) -> Iterator[Command]:
+    def commands(self) -> Iterator[EnvrcCommand]:
         self._end_command()
         for words in self.found:
-            yield Command(self.number, words)
+            yield EnvrcCommand(self.number, words)
 
     def _part(self, operator: str) -> None:
         if operator in ("<(", ">("):

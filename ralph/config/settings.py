@@ -139,7 +139,7 @@ def _list(split: Callable[[str], Sequence[str]]) -> Parser:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SettingKey:
     """One setting: how its text is read, what it is unless said, and whether a repository may set it."""
 
     parse: Parser
@@ -148,48 +148,48 @@ class Key:
     """It runs code or concerns secrets: a repository's own files do not decide it."""
 
 
-KEYS: Mapping[str, Key] = {
-    "agent": Key(_registered(AGENTS, registry.agent_names), "claude"),
-    "agent_cmd": Key(_command, guarded=True),
-    "transcript": Key(_registered({AUTO, *TRANSCRIPTS}, lambda: [AUTO, *registry.transcript_names()]), AUTO),
-    "model": Key(_word, "sonnet"),
-    "reasoning": Key(_choice(*Reasoning), "med"),
-    "max_iterations": Key(_written(parse_count)),
-    "duration": Key(_written(parse_duration)),
-    "max_cost": Key(_written(parse_money)),
-    "max_tokens": Key(_written(parse_count)),
-    "max_iteration_cost": Key(_written(parse_money)),
-    "max_iteration_tokens": Key(_written(parse_count)),
-    "iteration_timeout": Key(_written(parse_duration), "1h"),
-    "idle_timeout": Key(_written(parse_duration), "10m"),
-    "check": Key(_word, guarded=True),
-    "check_timeout": Key(_written(parse_duration), "30m"),
-    "require_check": Key(_flag, False),
-    "envrc_timeout": Key(_written(parse_duration), "30s"),
-    "on_denial": Key(_choice("stop", "continue"), "stop"),
-    "failures": Key(_written(parse_count), 3),
-    "stall_after": Key(_written(parse_count), 3),
-    "summary_every": Key(_written(_count_or_zero), 10),
-    "summary_keep": Key(_written(parse_count), 5),
-    "notify": Key(_program, "none", guarded=True),
-    "db": Key(_word, guarded=True),
-    "max": Key(_written(parse_count), 2, guarded=True),
-    "modes.worker.tools": Key(_list(lambda text: text.split(",")), WORKER_TOOLS),
-    "modes.worker.system_prompt_file": Key(_text, ""),
-    "modes.scout.tools": Key(_list(lambda text: text.split(",")), SCOUT_TOOLS),
-    "modes.scout.system_prompt_file": Key(_text, ""),
-    "modes.summarizer.model": Key(_word, "haiku"),
-    "modes.summarizer.reasoning": Key(_choice(*Reasoning), "high"),
-    "modes.summarizer.tools": Key(_list(lambda text: text.split(",")), SUMMARIZER_TOOLS),
-    "agents.claude.path": Key(_text, "", guarded=True),
-    "agents.claude.permission_mode": Key(_choice(*PERMISSION_MODES), "", guarded=True),
-    "agents.claude.auth": Key(_choice("login", "api-key"), "login", guarded=True),
-    "agents.claude.project_settings": Key(_flag, True),
-    "agents.claude.max_retries": Key(_written(_count_or_zero), 3),
-    "agents.claude.extra_args": Key(_list(shlex.split), [], guarded=True),
-    "agents.codex.path": Key(_text, "", guarded=True),
-    "agents.codex.sandbox": Key(_choice(*SANDBOXES), "workspace-write", guarded=True),
-    "agents.codex.extra_args": Key(_list(shlex.split), [], guarded=True),
+KEYS: Mapping[str, SettingKey] = {
+    "agent": SettingKey(_registered(AGENTS, registry.agent_names), "claude"),
+    "agent_cmd": SettingKey(_command, guarded=True),
+    "transcript": SettingKey(_registered({AUTO, *TRANSCRIPTS}, lambda: [AUTO, *registry.transcript_names()]), AUTO),
+    "model": SettingKey(_word, "sonnet"),
+    "reasoning": SettingKey(_choice(*Reasoning), "med"),
+    "max_iterations": SettingKey(_written(parse_count)),
+    "duration": SettingKey(_written(parse_duration)),
+    "max_cost": SettingKey(_written(parse_money)),
+    "max_tokens": SettingKey(_written(parse_count)),
+    "max_iteration_cost": SettingKey(_written(parse_money)),
+    "max_iteration_tokens": SettingKey(_written(parse_count)),
+    "iteration_timeout": SettingKey(_written(parse_duration), "1h"),
+    "idle_timeout": SettingKey(_written(parse_duration), "10m"),
+    "check": SettingKey(_word, guarded=True),
+    "check_timeout": SettingKey(_written(parse_duration), "30m"),
+    "require_check": SettingKey(_flag, False),
+    "envrc_timeout": SettingKey(_written(parse_duration), "30s"),
+    "on_denial": SettingKey(_choice("stop", "continue"), "stop"),
+    "failures": SettingKey(_written(parse_count), 3),
+    "stall_after": SettingKey(_written(parse_count), 3),
+    "summary_every": SettingKey(_written(_count_or_zero), 10),
+    "summary_keep": SettingKey(_written(parse_count), 5),
+    "notify": SettingKey(_program, "none", guarded=True),
+    "db": SettingKey(_word, guarded=True),
+    "max": SettingKey(_written(parse_count), 2, guarded=True),
+    "modes.worker.tools": SettingKey(_list(lambda text: text.split(",")), WORKER_TOOLS),
+    "modes.worker.system_prompt_file": SettingKey(_text, ""),
+    "modes.scout.tools": SettingKey(_list(lambda text: text.split(",")), SCOUT_TOOLS),
+    "modes.scout.system_prompt_file": SettingKey(_text, ""),
+    "modes.summarizer.model": SettingKey(_word, "haiku"),
+    "modes.summarizer.reasoning": SettingKey(_choice(*Reasoning), "high"),
+    "modes.summarizer.tools": SettingKey(_list(lambda text: text.split(",")), SUMMARIZER_TOOLS),
+    "agents.claude.path": SettingKey(_text, "", guarded=True),
+    "agents.claude.permission_mode": SettingKey(_choice(*PERMISSION_MODES), "", guarded=True),
+    "agents.claude.auth": SettingKey(_choice("login", "api-key"), "login", guarded=True),
+    "agents.claude.project_settings": SettingKey(_flag, True),
+    "agents.claude.max_retries": SettingKey(_written(_count_or_zero), 3),
+    "agents.claude.extra_args": SettingKey(_list(shlex.split), [], guarded=True),
+    "agents.codex.path": SettingKey(_text, "", guarded=True),
+    "agents.codex.sandbox": SettingKey(_choice(*SANDBOXES), "workspace-write", guarded=True),
+    "agents.codex.extra_args": SettingKey(_list(shlex.split), [], guarded=True),
 }
 
 
@@ -250,7 +250,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SettingSource:
     """One place where settings stand; `trusted` is the user's own word."""
 
     name: str
@@ -271,7 +271,7 @@ class _Collected:
         """Tell whether one value's source counts more than the other's."""
         return self.sources.index(one.source) > self.sources.index(other.source)
 
-    def add(self, source: Source) -> None:
+    def add(self, source: SettingSource) -> None:
         self.sources.append(source.name)
         for name, written in source.entries.items():
             key = KEYS.get(name)
@@ -303,17 +303,17 @@ def load(
 ) -> Settings:
     """Fold all sources, weakest first, or name every fault at once."""
     collected = _Collected()
-    collected.add(Source(DEFAULT, {name: key.default for name, key in KEYS.items() if key.default is not None}))
+    collected.add(SettingSource(DEFAULT, {name: key.default for name, key in KEYS.items() if key.default is not None}))
     _add_toml(collected, user_config(), trusted=True)
     if root is not None:
         _add_toml(collected, project_config(root), trusted=False)
         if env.get(DOTENV) != "no":
             own = _from_environment(_dotenv(root / ".env", collected))
-            collected.add(Source(str(root / ".env"), own, trusted=False))
+            collected.add(SettingSource(str(root / ".env"), own, trusted=False))
     wanted = {name: value for name, value in (front_matter or {}).items() if name in KEYS}
-    collected.add(Source(str(goal or "goal"), wanted))
-    collected.add(Source("environment", _from_environment(env)))
-    collected.add(Source("flag", flags or {}))
+    collected.add(SettingSource(str(goal or "goal"), wanted))
+    collected.add(SettingSource("environment", _from_environment(env)))
+    collected.add(SettingSource("flag", flags or {}))
     _settle_agent(collected)
     _settle_summaries(collected)
     if collected.faults:
@@ -441,7 +441,7 @@ def _dotenv(path: Path, collected: _Collected) -> dict[str, str]:
 
 def _add_toml(collected: _Collected, path: Path, *, trusted: bool) -> None:
     try:
-        collected.add(Source(str(path), files.read(path, KEYS), trusted))
+        collected.add(SettingSource(str(path), files.read(path, KEYS), trusted))
     except UsageError as error:
         collected.faults.append(error.message)
 

@@ -58,7 +58,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CallEnd:
     """One call that is over; `name` is empty if nobody told it."""
 
     name: str
@@ -66,7 +66,7 @@ class Ended:
     lines: int
 
 
-class Tally:
+class SessionActivity:
     """Takes in a session's events one by one, in whatever order an agent reports them.
 
     `at` is the stamp of the moment an event was read, if it is known.
@@ -104,7 +104,7 @@ class Tally:
             if call.row is not None:
                 call.row.lines += lines
 
-    def ends(self, event: ToolEnd, at: str | None = None) -> Ended:
+    def ends(self, event: ToolEnd, at: str | None = None) -> CallEnd:
         """Close a call; one that never began is counted all the same, for something was done."""
         call = self._open.pop(event.id, None)
         if call is None:
@@ -114,7 +114,7 @@ class Tally:
         span = _span(call.at, at) if event.duration_ms is None else max(0, event.duration_ms) / 1000
         if (row := call.row) is not None:
             row.end(event.status, span)
-        return Ended(call.name, span[1] - span[0] if isinstance(span, tuple) else span, call.lines)
+        return CallEnd(call.name, span[1] - span[0] if isinstance(span, tuple) else span, call.lines)
 
     def uses(self, event: Usage) -> None:
         self._usage = event

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from ralph.core.events import Denial, RateLimited, TurnEnded
 from ralph.core.limits import Limit
-from ralph.core.verdict import Answer, Fault, Reply, Verdict, read_reply
+from ralph.core.verdict import Answer, Reply, Verdict, VerdictFault, read_reply
 
 
 class End(StrEnum):
@@ -116,7 +116,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SessionEnd:
     """An end with its reason in words, and the answer where there is a valid one."""
 
     end: End
@@ -137,33 +137,33 @@ _OF_VERDICT = {Verdict.CONTINUE: End.OK, Verdict.DONE: End.DONE, Verdict.BLOCKED
 _SPENT = ("error_max_turns", OUT_OF_MONEY)
 
 
-def classify(seen: Evidence) -> Ending:
+def classify(seen: Evidence) -> SessionEnd:
     """Name the row that the evidence points at; the content of the last result counts, the exit code only advises."""
     if seen.unusable:
-        return Ending(End.CONFIG, seen.unusable)
+        return SessionEnd(End.CONFIG, seen.unusable)
     if seen.login_refused:
-        return Ending(End.AUTH, "the API refuses the agent's login (401)")
+        return SessionEnd(End.AUTH, "the API refuses the agent's login (401)")
     if seen.turn is None and not _left_in_peace(seen):
         return _without_result(seen)
     output = None if seen.turn is None else seen.turn.structured_output
     answer = read_reply(seen.reply, output, seen.words, promised=seen.promised)
     if isinstance(answer, Answer) and not (seen.turn is not None and seen.turn.is_error):
         if seen.denials:
-            return Ending(End.DENIED, describe_denials(seen.denials), answer)
-        return Ending(_OF_VERDICT[answer.verdict], answer=answer)
+            return SessionEnd(End.DENIED, describe_denials(seen.denials), answer)
+        return SessionEnd(_OF_VERDICT[answer.verdict], answer=answer)
     if seen.used_up:
-        return Ending(End.BUDGET, seen.used_up, limit=seen.limit, bound=seen.bound)
+        return SessionEnd(End.BUDGET, seen.used_up, limit=seen.limit, bound=seen.bound)
     if seen.watchdog:
-        return Ending(End.HUNG, seen.watchdog)
+        return SessionEnd(End.HUNG, seen.watchdog)
     if seen.turn is not None and seen.turn.is_error:
         end = _of_error(seen.turn, seen.quota)
         resets_at = seen.quota.resets_at if end is End.USAGE_LIMIT and seen.quota is not None else None
-        return Ending(end, _words(seen.turn), resets_at=resets_at)
+        return SessionEnd(end, _words(seen.turn), resets_at=resets_at)
     if seen.denials:
-        return Ending(End.DENIED, describe_denials(seen.denials))
+        return SessionEnd(End.DENIED, describe_denials(seen.denials))
     if seen.reply == Reply.WORDS:
-        return Ending(End.NO_RESULT, "the agent said nothing: what it says last is the summary of its work")
-    return Ending(End.INVALID, "the agent gave no valid structured output after all corrections")
+        return SessionEnd(End.NO_RESULT, "the agent said nothing: what it says last is the summary of its work")
+    return SessionEnd(End.INVALID, "the agent gave no valid structured output after all corrections")
 
 
 def _left_in_peace(seen: Evidence) -> bool:
@@ -176,14 +176,14 @@ def interrupted(turn: TurnEnded) -> bool:
     return turn.is_error and turn.subtype == "error_during_execution"
 
 
-def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = False) -> Fault | None:
+def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = False) -> VerdictFault | None:
     """Tell which correction a finished turn calls for: none if it is valid, or failed for another reason."""
     if turn.is_error and turn.subtype != "error_max_structured_output_retries":
         return None
     answer = read_reply(reply, turn.structured_output, turn.text, promised=promised)
     if isinstance(answer, Answer) or reply == Reply.WORDS:
         return None
-    return Fault.INVALID if turn.is_error else answer
+    return VerdictFault.INVALID if turn.is_error else answer
 
 
 def describe_denials(denials: tuple[Denial, ...]) -> str:
@@ -198,20 +198,20 @@ def _brief(denial: Denial) -> str:
     return f"({asked[:80]})" if asked else ""
 
 
-def _without_result(seen: Evidence) -> Ending:
+def _without_result(seen: Evidence) -> SessionEnd:
     # An agent that answers in words says there, too, why it cannot.
     last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply == Reply.WORDS else ""
     said = f": {seen.last_error or last_words}" if seen.last_error or last_words else ""
     if seen.used_up:
-        return Ending(End.BUDGET, seen.used_up, limit=seen.limit, bound=seen.bound)
+        return SessionEnd(End.BUDGET, seen.used_up, limit=seen.limit, bound=seen.bound)
     if seen.watchdog:
-        return Ending(End.HUNG, seen.watchdog)
+        return SessionEnd(End.HUNG, seen.watchdog)
     if seen.exit_code is not None and seen.exit_code < 0:
-        return Ending(End.CRASHED, f"the agent was killed by signal {-seen.exit_code} without a result{said}")
+        return SessionEnd(End.CRASHED, f"the agent was killed by signal {-seen.exit_code} without a result{said}")
     if seen.exit_code:
-        return Ending(End.CRASHED, f"the agent exited with {seen.exit_code} without a result{said}")
+        return SessionEnd(End.CRASHED, f"the agent exited with {seen.exit_code} without a result{said}")
     left = "closed its output" if seen.exit_code is None else "exited with 0"
-    return Ending(End.NO_RESULT, f"the agent {left} without a result{said}")
+    return SessionEnd(End.NO_RESULT, f"the agent {left} without a result{said}")
 
 
 def _of_error(turn: TurnEnded, quota: RateLimited | None) -> End:
@@ -305,7 +305,7 @@ class Limited:
 Decision = Finished | Again | Failed | Blocked | Limited
 
 
-def decide(ending: Ending, tries: Tries, *, now: float, jitter: float, on_denial: str = "stop") -> Decision:
+def decide(ending: SessionEnd, tries: Tries, *, now: float, jitter: float, on_denial: str = "stop") -> Decision:
     """Apply the table; `jitter` is a random number in [0, 1)."""
     row = TABLE[ending.end]
     reason = f"{ending.end}: {ending.reason}" if ending.reason else f"{ending.end}: {row.meaning}"

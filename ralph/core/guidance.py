@@ -30,7 +30,7 @@ class Receipt(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Instruction:
     """One request; `number` counts those to a run from 1."""
 
     number: int
@@ -60,12 +60,12 @@ class Guidance:
         return Receipt.MISSING if self.told < _MOST_TOLD else Receipt.DROPPED
 
 
-class Helm:
+class Steering:
     """What was asked for and is not done yet; of words that take each other back, the last one counts."""
 
-    def __init__(self, hear: Callable[[], Sequence[Word]]) -> None:
+    def __init__(self, hear: Callable[[], Sequence[Instruction]]) -> None:
         self._hear = hear
-        self._told: list[Word] = []
+        self._told: list[Instruction] = []
         self.paused = False
         self.stopping = False
         self.stopped_by = ""
@@ -99,7 +99,7 @@ class Helm:
         """Whether there is a reason not to wait any longer."""
         return self._awake or self.stopping
 
-    def take_told(self) -> list[Word]:
+    def take_told(self) -> list[Instruction]:
         """What the agent is to be told, handed over once."""
         told, self._told = self._told, []
         return told

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ralph.core import ndjson
-from ralph.core.guidance import Guidance, Word
+from ralph.core.guidance import Guidance, Instruction
 from ralph.core.limits import Limit
-from ralph.core.stall import Standstill
+from ralph.core.stall import Stall
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Answer, Verdict
@@ -84,7 +84,7 @@ class Run:
     """How many of the user's words it has taken in."""
     obstacles: int = 0
     """How many sessions in a row have said that only a person can clear the way."""
-    standstill: Standstill = field(default_factory=Standstill)
+    standstill: Stall = field(default_factory=Stall)
     condensed: Condensed = field(default_factory=Condensed)
 
     @property
@@ -146,7 +146,7 @@ class Run:
     def noted(self, *notes: str) -> "Run":
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
 
-    def guided(self, word: Word) -> "Run":
+    def guided(self, word: Instruction) -> "Run":
         """Take in what the user tells: it changes the situation, whatever stood still before."""
         guidance = (*self.guidance, Guidance(word.number, word.text))
         heard = max(self.heard, word.number)
@@ -155,7 +155,7 @@ class Run:
     def with_guidance(self, guidance: tuple[Guidance, ...]) -> "Run":
         return replace(self, guidance=guidance)
 
-    def stood(self, standstill: Standstill) -> "Run":
+    def stood(self, standstill: Stall) -> "Run":
         return replace(self, standstill=standstill)
 
     def given_another_try(self) -> "Run":

@@ -28,7 +28,7 @@ _FLEETING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StallMark:
     """An iteration as far as words tell: `words` is a digest of its summary and of what the check said of it."""
 
     words: str
@@ -36,27 +36,27 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class Stall:
     """How many iterations in a row, the first one included, came to the same as an earlier one."""
 
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[StallMark, ...] = ()
     idle: int = 0
     elsewhere: str = ""
     """What stood elsewhere in the repository when an iteration was last found to repeat another."""
 
     def after(
-        self, mark: Mark, *, same_tree: Callable[[Sequence[str], str], bool], elsewhere: Callable[[], str]
-    ) -> "Standstill":
+        self, mark: StallMark, *, same_tree: Callable[[Sequence[str], str], bool], elsewhere: Callable[[], str]
+    ) -> "Stall":
         """Take in a finished iteration; trees and other branches are looked at only where its words are not new."""
         alike = [earlier.commit for earlier in self.marks if earlier.words == mark.words]
         marks = (*self.marks, mark)[-_REMEMBERED:]
         if not alike or not same_tree(alike[-_COMPARED:], mark.commit):
-            return Standstill(marks, idle=1)
+            return Stall(marks, idle=1)
         now = elsewhere()
         moved = bool(self.elsewhere) and now != self.elsewhere
-        return Standstill(marks, idle=1 if moved else self.idle + 1, elsewhere=now)
+        return Stall(marks, idle=1 if moved else self.idle + 1, elsewhere=now)
 
-    def forgiven(self) -> "Standstill":
+    def forgiven(self) -> "Stall":
         """Begin to count anew: something from outside has changed the situation."""
         return replace(self, idle=0, elsewhere="")
 

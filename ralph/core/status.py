@@ -37,7 +37,7 @@ _UNANNOUNCED = "plain"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OpenCall:
     """A tool call that is open, and since when."""
 
     id: str
@@ -47,7 +47,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStatus:
     """What a run is at, since when (as its events write it), and what it has used so far."""
 
     doing: str = "in a session"
@@ -58,7 +58,7 @@ class Standing:
     ended: bool = False
     is_paused: bool = False
     iteration: int | None = None
-    calls: tuple[Call, ...] = ()
+    calls: tuple[OpenCall, ...] = ()
     more_calls: int = 0
     """Open calls besides those."""
     mood: str = ""
@@ -91,10 +91,10 @@ class Standing:
             return f"{self.more_calls:,} call{'' if self.more_calls == 1 else 's'}", self.mood_since
         return (self.mood, self.mood_since) if self.mood else (self.doing, self.since)
 
-    def after(self, event: Event, at: str) -> "Standing":
+    def after(self, event: Event, at: str) -> "RunStatus":
         match event:
             case RunStarted():
-                begun = Standing("beginning", at, iteration=event.iteration or None)
+                begun = RunStatus("beginning", at, iteration=event.iteration or None)
                 return replace(begun, meter=self.meter.next_session(), announces=event.transcript != _UNANNOUNCED)
             case IterationStarted():
                 return replace(self._at("in a session", at, self._opening), iteration=event.iteration)._in_session()
@@ -109,7 +109,7 @@ class Standing:
             case ToolStart():
                 if len(self.calls) >= _OPEN_CALLS:
                     return replace(self, more_calls=self.more_calls + 1)
-                call = Call(event.id, event.name, gist(event.input)[:_LONGEST_GIST], at)
+                call = OpenCall(event.id, event.name, gist(event.input)[:_LONGEST_GIST], at)
                 return replace(self, calls=(*self.calls, call))
             case ToolEnd():
                 rest = tuple(call for call in self.calls if call.id != event.id)
@@ -134,10 +134,10 @@ class Standing:
             case _:
                 return self
 
-    def _at(self, doing: str, at: str, mood: str = "") -> "Standing":
+    def _at(self, doing: str, at: str, mood: str = "") -> "RunStatus":
         """The next stretch of the run has begun; what it has used stands. What was waited for is thought to be over."""
         is_waited_for = self.is_waiting and self.quota is not None and self.quota.status == "rejected"
-        return Standing(
+        return RunStatus(
             doing,
             at,
             iteration=self.iteration,
@@ -153,25 +153,25 @@ class Standing:
         """What is said of a session until it tells of itself."""
         return "starting" if self.announces else "at work"
 
-    def _in_session(self) -> "Standing":
+    def _in_session(self) -> "RunStatus":
         return replace(self, meter=self.meter.next_session())
 
-    def _thinks(self, at: str) -> "Standing":
+    def _thinks(self, at: str) -> "RunStatus":
         return replace(self, mood="thinking", mood_since=at)
 
 
-def standing(stamped: Iterable[tuple[Event, str]]) -> Standing:
+def standing(stamped: Iterable[tuple[Event, str]]) -> RunStatus:
     """Fold the latest events; of a session so busy that none of them begins it, it is known that it goes on."""
-    stands = Standing()
+    stands = RunStatus()
     for event, at in stamped:
         stands = stands.after(event, at)
     return stands
 
 
-class Track:
+class StatusFold:
     """The same fold for who takes in every event and looks now and then: most of what is past by then costs little."""
 
-    def __init__(self, stands: Standing) -> None:
+    def __init__(self, stands: RunStatus) -> None:
         self._stands = stands
         self._meter = stands.meter
         self._used: Usage | None = None
@@ -180,7 +180,7 @@ class Track:
         self._mood: tuple[Text | ToolEnd, str] | None = None
 
     @property
-    def stands(self) -> Standing:
+    def stands(self) -> RunStatus:
         """Where the run stands now."""
         stands = self._stands
         if self._used is not None:
@@ -224,7 +224,7 @@ _TIMED_CALLS = 1000
 
 
 @dataclass(slots=True)
-class Stopwatch:
+class TimeSpent:
     """Seconds of each. Calls at the same time count once; what a session takes besides its calls is the model's."""
 
     tools: float = 0.0

@@ -58,7 +58,7 @@ class Answer:
     summary: str
 
 
-class Fault(StrEnum):
+class VerdictFault(StrEnum):
     """Why an answer is not valid; the value is the correction to send back."""
 
     MISSING = f"You must use the {TOOL} tool. Return: {_EXAMPLE}"
@@ -68,7 +68,7 @@ class Fault(StrEnum):
     SILENT = "Say what you accomplished."
 
 
-def read_reply(reply: Reply, structured_output: object, words: str, *, promised: bool) -> Answer | Fault:
+def read_reply(reply: Reply, structured_output: object, words: str, *, promised: bool) -> Answer | VerdictFault:
     """Judge an answer in the way that its agent gives one; `promised`: it claimed completion in its own words."""
     match reply:
         case Reply.TOOL:
@@ -78,7 +78,7 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
             if isinstance(answer, Answer):
                 claimed = answer.verdict is Verdict.DONE or Promise().after(answer.summary).made
                 return _read_words(answer.summary, promised=True) if promised or claimed else answer
-            return _read_words(_last_of(without_promise(words)), promised=True) if promised else Fault.NO_MESSAGE
+            return _read_words(_last_of(without_promise(words)), promised=True) if promised else VerdictFault.NO_MESSAGE
         case Reply.WORDS:
             last = _last_of(without_promise(words))
             if not promised and (obstacle := _obstacle_closing(last)):
@@ -86,31 +86,31 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
             return _read_words(last, promised=promised)
 
 
-def read_answer(structured_output: object) -> Answer | Fault:
+def read_answer(structured_output: object) -> Answer | VerdictFault:
     """Judge what a result carried as `structured_output` (None: nothing)."""
     if structured_output is None:
-        return Fault.MISSING
+        return VerdictFault.MISSING
     if not isinstance(structured_output, Mapping):
-        return Fault.INVALID
+        return VerdictFault.INVALID
     summary: object = structured_output.get("summary")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] - JSON from outside
     if summary is None:
-        return Fault.NO_SUMMARY
+        return VerdictFault.NO_SUMMARY
     if not isinstance(summary, str):
-        return Fault.INVALID
+        return VerdictFault.INVALID
     if not summary.strip():
-        return Fault.NO_SUMMARY
+        return VerdictFault.NO_SUMMARY
     if summary.strip() == "DONE":
         return Answer(Verdict.DONE, "DONE")
     verdict = Verdict.BLOCKED if _BLOCKED.match(summary.strip()) else Verdict.CONTINUE
     return Answer(verdict, summary.strip())
 
 
-def _read_words(words: str, *, promised: bool) -> Answer | Fault:
+def _read_words(words: str, *, promised: bool) -> Answer | VerdictFault:
     """Take words for a summary, less the promise."""
     summary = without_promise(words)
     if promised:
         return Answer(Verdict.DONE, summary or "DONE")
-    return Answer(Verdict.CONTINUE, summary) if summary else Fault.SILENT
+    return Answer(Verdict.CONTINUE, summary) if summary else VerdictFault.SILENT
 
 
 def obstacle_in(summary: str) -> str:

@@ -9,14 +9,14 @@ from types import TracebackType
 from ralph.core.errors import RalphError
 from ralph.dashboard.view import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.queue.goals import BatchGoal
-from ralph.queue.open import Whereabouts, alone
+from ralph.queue.open import QueueAddress, alone
 from ralph.queue.store import Store
 
 _LONGEST_END = 1.0
 """Seconds that whoever leaves waits for what is being done: a lock may be held for as long as anybody likes."""
 
 
-class Clerk:
+class DatabaseThread:
     """Does one thing after the other, in a thread of its own. Use as a context manager."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Clerk:
         self._leaves = False
         self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
 
-    def __enter__(self) -> "Clerk":
+    def __enter__(self) -> "DatabaseThread":
         self._thread.start()
         return self
 
@@ -80,7 +80,7 @@ def _fault_of(what: Callable[[], None]) -> Exception | None:
     return None
 
 
-def passed_on(goal: "BatchGoal", text: str, place: "Whereabouts", store: "Store") -> str:
+def passed_on(goal: "BatchGoal", text: str, place: "QueueAddress", store: "Store") -> str:
     """Tell whoever works on a goal something, and return when that will be heard."""
     from ralph.core.errors import UsageError
     from ralph.queue.open import is_cut_off
@@ -124,7 +124,7 @@ def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
             return f"it is {goal.state}, and told when it is tried again: ralph-runs retry {goal.label}"
 
 
-def perform(deed: Deed, place: Whereabouts, store: Store) -> tuple[str, bool]:
+def perform(deed: Deed, place: QueueAddress, store: Store) -> tuple[str, bool]:
     """Do it, and say what came of it, and whether that was a refusal."""
     try:
         return _perform(deed, place, store), False
@@ -132,7 +132,7 @@ def perform(deed: Deed, place: Whereabouts, store: Store) -> tuple[str, bool]:
         return f"{error.message}; {error.hint}" if error.hint else error.message, True
 
 
-def _perform(deed: Deed, place: Whereabouts, store: Store) -> str:
+def _perform(deed: Deed, place: QueueAddress, store: Store) -> str:
     match deed:
         case Cancel(number):
             with alone(place, store) as cut_off:

@@ -10,8 +10,8 @@ from ralph.core.errors import RalphError
 from ralph.dashboard.report import short_repos, waiting
 from ralph.queue.database import database_file
 from ralph.queue.goals import BatchGoal, State, agent_of, waits_in_vain, whole_order
-from ralph.queue.news import Budget, Bulletin, Sight
-from ralph.queue.open import Whereabouts, serving
+from ralph.queue.news import Budget, Bulletin, GoalStatus
+from ralph.queue.open import QueueAddress, serving
 from ralph.queue.repos.remote import without_password
 from ralph.queue.stats import Forecast, figures_of, foretold
 from ralph.queue.store import Store
@@ -64,7 +64,7 @@ def lineup(goals: Sequence[BatchGoal]) -> Lineup:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class TranscriptPage:
     """What is known of the run of the goal that is open, as rows of the present width."""
 
     goal: int
@@ -102,7 +102,7 @@ class Board:
     """The worker is this very process: to leave is to stop it."""
     fault: str = ""
     """Why the queue cannot be read at present; all else is what was read last."""
-    transcript: Transcript | None = None
+    transcript: TranscriptPage | None = None
     agents: Mapping[int, str] = field(default_factory=dict[int, str])
     """Whose account each queued goal would use."""
     flag: str = ""
@@ -128,7 +128,7 @@ class Board:
         held_back = told is not None and bool(told.refused or told.waits)
         return held_back and not self.lineup.counts.get(State.RUNNING, 0)
 
-    def sight(self, goal: BatchGoal) -> Sight | None:
+    def sight(self, goal: BatchGoal) -> GoalStatus | None:
         """How a goal at work is seen by its worker."""
         if self.bulletin is None or goal.state is not State.RUNNING:
             return None
@@ -155,10 +155,10 @@ _LOOK = 3
 _HERE = socket.gethostname()
 
 
-class Source:
+class BoardSource:
     """A queue that is looked at. Reading it is some milliseconds of work; a board between two reads is next to none."""
 
-    def __init__(self, place: Whereabouts, store: Store, own: Callable[[], Bulletin] | None = None) -> None:
+    def __init__(self, place: QueueAddress, store: Store, own: Callable[[], Bulletin] | None = None) -> None:
         """`own` asks the worker of this very process; without it, somebody else's writes down how it stands."""
         self._place, self._store, self._own = place, store, own
         file = database_file(place.url)

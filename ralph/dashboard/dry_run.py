@@ -16,8 +16,8 @@ from ralph.dashboard.report import waiting
 from ralph.queue.database import default_url
 from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, whole_order
 from ralph.queue.news import Budget
-from ralph.queue.open import Whereabouts, existing
-from ralph.queue.paths import premises
+from ralph.queue.open import QueueAddress, existing
+from ralph.queue.paths import queue_paths
 from ralph.queue.repos.remote import without_password
 from ralph.queue.store import open_store
 from ralph.ui.terminal import one_line
@@ -26,7 +26,9 @@ from ralph.ui.terminal import one_line
 class Intentions:
     """What a queue worker would do with the queue as it stands and these goals besides."""
 
-    def __init__(self, place: Whereabouts, submissions: Sequence[Submission], merge: MergeMode, budget: Budget) -> None:
+    def __init__(
+        self, place: QueueAddress, submissions: Sequence[Submission], merge: MergeMode, budget: Budget
+    ) -> None:
         self._place = place
         self._merge = merge
         self._budget = budget
@@ -37,7 +39,7 @@ class Intentions:
         ]
         self._order = whole_order(self._goals)
         store = existing(place)
-        self._quarters = premises(place.ralph_dir, "…" if store is None else store.queue_id)
+        self._quarters = queue_paths(place.ralph_dir, "…" if store is None else store.queue_id)
 
     def show(self, *, as_json: bool) -> None:
         """Print them."""
@@ -96,7 +98,7 @@ class Intentions:
         return settings.load(env=self._place.env, flags=goal.settings, front_matter=front_matter, goal=Path(goal.path))
 
 
-def _rehearsed(place: Whereabouts, submissions: Sequence[Submission]) -> list[BatchGoal]:
+def _rehearsed(place: QueueAddress, submissions: Sequence[Submission]) -> list[BatchGoal]:
     """The queue as it would be with these goals in it."""
     if (store := existing(place)) is not None:
         return store.rehearse(submissions, State.QUEUED)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
 from ralph.core.text import format_count, format_money
-from ralph.dashboard.board import Board, Happening, Transcript
+from ralph.dashboard.board import Board, Happening, TranscriptPage
 from ralph.dashboard.lines import worded
 from ralph.dashboard.needs import needs_lines
 from ralph.dashboard.table import activity, clock, columns_for, heading, lanes, row, sign
-from ralph.dashboard.view import Asks, Prompt, View, chosen, place, scrolled, shown
+from ralph.dashboard.view import Asks, Question, View, chosen, place, scrolled, shown
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.stats import left_of
 from ralph.ui.draw import (
@@ -82,7 +82,7 @@ def _end(board: Board) -> str:
     return "it is stopping: kill what runs?" if board.is_stopping else "stop? goals go on at the next start"
 
 
-def _prompt(board: Board, prompt: Prompt, columns: int) -> Line:
+def _prompt(board: Board, prompt: Question, columns: int) -> Line:
     goal = board.lineup.known.get(prompt.goal)
     named = "" if goal is None else f"{goal.label} {goal.name}"
     match prompt.asks:
@@ -114,7 +114,7 @@ def _unwatched(columns: int) -> Line:
     return joined(parts, columns)
 
 
-def _typing(label: str, prompt: Prompt, columns: int) -> Line:
+def _typing(label: str, prompt: Question, columns: int) -> Line:
     """What is typed, as far as it fits around the caret."""
     label = letters_within(flat(label), max(columns * 2 // 3 if prompt.note else columns // 2, 1))
     before, at, after = (
@@ -226,9 +226,9 @@ def _measures(board: Board, *, with_bars: bool) -> list[tuple[int, Line]]:
         return [(1, line(f"{format_money(cost)} in all"))] if cost else []
     seconds = told.elapsed(board.now) if told.budget.seconds else 0.0
     used = [
-        _Used("cost", told.spent_usd, told.budget.cost_usd, format_money),
-        _Used("tokens", told.spent_tokens, told.budget.tokens, lambda number: f"{format_count(int(number))} tokens"),
-        _Used("time", seconds, told.budget.seconds, lasting),
+        _Measure("cost", told.spent_usd, told.budget.cost_usd, format_money),
+        _Measure("tokens", told.spent_tokens, told.budget.tokens, lambda number: f"{format_count(int(number))} tokens"),
+        _Measure("time", seconds, told.budget.seconds, lasting),
     ]
     by_need = sorted(used, key=lambda each: -each.urgency(told.unseen))
     ranks = {each.name: _BUDGET - place for place, each in enumerate(by_need) if each.most}
@@ -240,7 +240,7 @@ def _measures(board: Board, *, with_bars: bool) -> list[tuple[int, Line]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Used:
+class _Measure:
     """A measure of what goals use, and what they may."""
 
     name: str
@@ -424,7 +424,7 @@ def _transcript(board: Board, view: View, columns: int, rows: int) -> tuple[View
     return view, [*top, *visible, *[()] * (room - len(visible)), *foot]
 
 
-def _why_nothing(board: Board, goal: BatchGoal | None, told: Transcript | None) -> str:
+def _why_nothing(board: Board, goal: BatchGoal | None, told: TranscriptPage | None) -> str:
     """Why there is no transcript."""
     if goal is not None and not goal.starts:
         doing, _ = activity(board, goal)
@@ -432,7 +432,7 @@ def _why_nothing(board: Board, goal: BatchGoal | None, told: Transcript | None) 
     return "reading…" if told is None else told.note or "nothing yet"
 
 
-def _in_sight(told: Transcript, view: View) -> tuple[list[Line], int]:
+def _in_sight(told: TranscriptPage, view: View) -> tuple[list[Line], int]:
     """The rows that are looked at, and how many there are below them."""
     end = told.end if view.bottom is None else max(min(view.bottom, told.end), told.left_out + 1)
     last = end - told.left_out

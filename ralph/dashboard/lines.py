@@ -14,14 +14,14 @@ from ralph.core.text import timestamp
 from ralph.dashboard import report
 from ralph.dashboard.report import row
 from ralph.queue.goals import LIMIT, BatchGoal, State, naming
-from ralph.queue.news import PAUSED, Kind, News, Worked
-from ralph.queue.open import Whereabouts
+from ralph.queue.news import PAUSED, News, NewsKind, Worked
+from ralph.queue.open import QueueAddress
 from ralph.queue.repos.remote import without_password
 from ralph.queue.store import Submitted
 from ralph.system.notify import Notice, Notifier, Occasion
 from ralph.ui.console import write_json
 from ralph.ui.draw import cut, padded
-from ralph.ui.terminal import Outlet, Relay, visible
+from ralph.ui.terminal import Output, QueuedOutput, visible
 
 _NAME = 20
 _LONGEST = 4_000
@@ -29,21 +29,21 @@ _MOST_WITHHELD = 20
 _ALSO = 4
 """Goals that are named beside the first one; of more, how many there are."""
 _OPENINGS: Mapping[str, str] = {
-    Kind.STARTED: "started ",
-    Kind.CHECK: "check ",
-    Kind.WAITING: "waits: ",
-    Kind.MERGING: "merging ",
-    Kind.DONE: "done: ",
-    Kind.RETRY: "to be tried again: ",
-    Kind.STUCK: "stuck: ",
-    Kind.REQUEUED: "queued again: ",
-    Kind.CANCELLED: "cancelled: ",
+    NewsKind.STARTED: "started ",
+    NewsKind.CHECK: "check ",
+    NewsKind.WAITING: "waits: ",
+    NewsKind.MERGING: "merging ",
+    NewsKind.DONE: "done: ",
+    NewsKind.RETRY: "to be tried again: ",
+    NewsKind.STUCK: "stuck: ",
+    NewsKind.REQUEUED: "queued again: ",
+    NewsKind.CANCELLED: "cancelled: ",
 }
 
 
 def worded(kind: str, text: str, flag: str) -> str:
     """News in a line; the commands in ralph's own notes name the queue, which somebody else may read them of."""
-    return _OPENINGS.get(kind, "") + (naming(text, flag) if kind == Kind.NOTE else text)
+    return _OPENINGS.get(kind, "") + (naming(text, flag) if kind == NewsKind.NOTE else text)
 
 
 class Progress:
@@ -53,7 +53,7 @@ class Progress:
         """`flag`: how a command names the queue."""
         self.asked_to_end: Callable[[], bool] = lambda: False
         """Whether the user has asked for the end: a reader who has stopped reading is waited for no longer then."""
-        self._outlet = Relay(Outlet(sys.stdout, self._in_haste))
+        self._outlet = QueuedOutput(Output(sys.stdout, self._in_haste))
         self._turn = threading.Lock()
         """A view that breaks uncovers the lines in its own thread, while others write more."""
         self._json = as_json
@@ -93,7 +93,7 @@ class Progress:
         if news.goal is not None:
             self._seen.add(news.goal.id)
         if self._quiet and news.text == PAUSED:  # who waits for the table should know why there is none
-            Outlet(sys.stderr).write(f"note: {naming(PAUSED, self._flag)}\n")
+            Output(sys.stderr).write(f"note: {naming(PAUSED, self._flag)}\n")
         if self._json:
             goal = {} if news.goal is None else {"id": news.goal.label, "name": news.goal.name}
             self._write_json(news.kind, {"at": timestamp(news.at), **goal, "text": news.text})
@@ -174,7 +174,7 @@ def _also(labels: Sequence[str]) -> str:
 class BatchNotices:
     """Passes news on to a screen, and tells the user's command what is worth it. Leave it when the queue is free."""
 
-    def __init__(self, place: Whereabouts, screen: Callable[[News], None]) -> None:
+    def __init__(self, place: QueueAddress, screen: Callable[[News], None]) -> None:
         # No program in an agent's clone is taken for the user's.
         self._notifier = Notifier(place.notify, env=place.env, workplace=place.ralph_dir)
         self._screen = screen
@@ -215,7 +215,7 @@ class BatchNotices:
         if (goal := news.goal) is None:
             return Notice(event, news.at, news.text)
         # What its run does not wait for cannot be woken.
-        waits = event is Occasion.QUOTA and news.kind is Kind.WAITING
+        waits = event is Occasion.QUOTA and news.kind is NewsKind.WAITING
         what_now = f"have it try now: ralph-runs wake {goal.label}" if waits else f"ralph-runs show {goal.label}"
         return Notice(
             event,
@@ -237,4 +237,4 @@ class BatchNotices:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if fault := self._notifier.close():
-            self._screen(News(time.time(), Kind.NOTE, fault))
+            self._screen(News(time.time(), NewsKind.NOTE, fault))

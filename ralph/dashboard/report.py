@@ -14,7 +14,7 @@ from ralph.queue.goals import BatchGoal, Comment, State, naming, waits_in_vain
 from ralph.queue.repos.remote import without_password
 from ralph.queue.store import Submitted
 from ralph.ui.draw import columns
-from ralph.ui.terminal import Outlet, one_line, visible
+from ralph.ui.terminal import Output, one_line, visible
 
 
 def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
@@ -39,7 +39,7 @@ def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class GoalDetails:
     """All that is known of one goal."""
 
     goal: BatchGoal
@@ -55,7 +55,7 @@ class Known:
     paused: bool
 
 
-def document(known: Known) -> dict[str, object]:
+def document(known: GoalDetails) -> dict[str, object]:
     """All that is known of one goal; a clone or mirror that is not there is empty."""
     goal = known.goal
     return {
@@ -188,7 +188,7 @@ def _why(goal: BatchGoal, waits: dict[int, str], *, cut_off: bool, flag: str = "
     return waits.get(goal.id) or ("" if goal.reason == goal.state else goal.reason)
 
 
-def details(known: Known, everything: Sequence[BatchGoal], *, flag: str = "") -> list[str]:
+def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = "") -> list[str]:
     """All that is known of one goal, and what can be done next."""
     goal, cut_off = known.goal, known.cut_off
     step = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=known.paused)
@@ -307,4 +307,4 @@ def _parts(repo: str) -> list[str]:
 
 
 def _width() -> int | None:
-    return Outlet(sys.stdout).width
+    return Output(sys.stdout).width

@@ -9,20 +9,20 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TextIO
 
-from ralph.dashboard.actions import Clerk, perform
-from ralph.dashboard.board import Board, Source
+from ralph.dashboard.actions import DatabaseThread, perform
+from ralph.dashboard.board import Board, BoardSource
 from ralph.dashboard.frame import frame
 from ralph.dashboard.lines import Progress
 from ralph.dashboard.table import elapsed
 from ralph.dashboard.transcript import Reading
 from ralph.dashboard.view import Deed, Quit, Suspend, View, answered, press_all
-from ralph.queue.open import Whereabouts
-from ralph.queue.paths import premises
+from ralph.queue.open import QueueAddress
+from ralph.queue.paths import queue_paths
 from ralph.queue.store import Store
 from ralph.system.signals import SIGINT, Signals, suspend
 from ralph.ui.draw import Canvas, lasting
 from ralph.ui.keys import Keyboard
-from ralph.ui.terminal import Outlet, in_foreground
+from ralph.ui.terminal import Output, in_foreground
 
 _FRAME = 0.25
 """Seconds between two frames; a key is answered at once, though not more often than anybody presses one by hand."""
@@ -40,7 +40,7 @@ _ANEW = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class DashboardTerminal:
     """The terminal that the dashboard is drawn in."""
 
     stdin: TextIO | None
@@ -54,10 +54,15 @@ class Drawing:
     """One dashboard, from its first frame to its last."""
 
     def __init__(
-        self, ground: Ground, place: Whereabouts, store: Store, source: Source, quit_: Callable[[], None]
+        self,
+        ground: DashboardTerminal,
+        place: QueueAddress,
+        store: Store,
+        source: BoardSource,
+        quit_: Callable[[], None],
     ) -> None:
         self._ground, self._place, self._store, self._source, self._quit = ground, place, store, source, quit_
-        self._premises = premises(place.ralph_dir, store.queue_id)
+        self._premises = queue_paths(place.ralph_dir, store.queue_id)
         self._view = View()
         self._reading: Reading | None = None
         self._columns: int = 0
@@ -67,13 +72,13 @@ class Drawing:
 
     def draw(self, is_over: Callable[[], bool]) -> None:
         """Draw until it is over; the terminal is as it was then, and while it is somebody else's, whatever happens."""
-        outlet = Outlet(self._ground.stdout, is_over)
+        outlet = Output(self._ground.stdout, is_over)
 
         def ends() -> bool:
             return is_over() or outlet.closed
 
         try:
-            with Clerk() as clerk:
+            with DatabaseThread() as clerk:
                 while not ends():
                     with (
                         Keyboard(self._ground.stdin, draws=True) as keyboard,
@@ -87,7 +92,7 @@ class Drawing:
         finally:
             self._close()
 
-    def _draw(self, keyboard: Keyboard, canvas: Canvas, clerk: Clerk, ends: Callable[[], bool]) -> bool:
+    def _draw(self, keyboard: Keyboard, canvas: Canvas, clerk: DatabaseThread, ends: Callable[[], bool]) -> bool:
         """Draw until it is over or to be suspended; tell which."""
         read_at = anew_at = 0.0
         returns: int = self._ground.continued() + keyboard.returns
@@ -141,7 +146,7 @@ class Drawing:
             self._reading.close()
             self._reading = None
 
-    def _heed(self, keys: list[str], board: Board, clerk: Clerk) -> list[Deed]:
+    def _heed(self, keys: list[str], board: Board, clerk: DatabaseThread) -> list[Deed]:
         """Have done what keys ask for; tell what that was."""
         self._view, deeds = press_all(self._view, board, keys)
         for deed in deeds:
@@ -173,7 +178,13 @@ class Showing:
     """A context. While it lasts the dashboard covers the lines of `progress`; if it breaks, they go on."""
 
     def __init__(
-        self, ground: Ground, source: Source, place: Whereabouts, store: Store, progress: Progress, signals: Signals
+        self,
+        ground: DashboardTerminal,
+        source: BoardSource,
+        place: QueueAddress,
+        store: Store,
+        progress: Progress,
+        signals: Signals,
     ) -> None:
         self._drawing = Drawing(ground, place, store, source, lambda: signals.leave_mark(SIGINT))
         self._progress = progress

@@ -11,13 +11,13 @@ from ralph.core import ndjson
 from ralph.core.events import Event, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import from_json
-from ralph.core.status import Standing
+from ralph.core.status import RunStatus
 from ralph.core.usage import Meter, Spend
-from ralph.dashboard.board import Transcript
-from ralph.queue.news import Sight
+from ralph.dashboard.board import TranscriptPage
+from ralph.queue.news import GoalStatus
 from ralph.ui.draw import Line, Tone
 from ralph.ui.footer import status_line
-from ralph.ui.render import Detail, Said
+from ralph.ui.render import Detail, Paragraph
 from ralph.ui.transcript import TonedTelling, folded, toned
 
 _CHUNK = 1 << 16
@@ -88,14 +88,14 @@ def event_in(line: bytes | Oversized) -> tuple[Event, str] | None:
         return None
 
 
-def framed(event: Event, at: str) -> Said | None:
+def framed(event: Event, at: str) -> Paragraph | None:
     """How a run begins or ends, in words: `ralph run` says that itself, and tells nothing of the event."""
     match event:
         case RunStarted():
             verb = "continued" if event.continued else "started"
-            return Said("run", f"{verb} {at} · {event.agent} · model {event.model}", Tone.STRONG)
+            return Paragraph("run", f"{verb} {at} · {event.agent} · model {event.model}", Tone.STRONG)
         case RunEnded():
-            return Said("result", f"{event.reason} (exit {event.exit_code})", Tone.STRONG)
+            return Paragraph("result", f"{event.reason} (exit {event.exit_code})", Tone.STRONG)
         case _:
             return None
 
@@ -118,7 +118,7 @@ class Reading:
         self._directory, self._root = directory, str(root)
         self._run = RunFile(directory / "events.ndjson", _MOST_BYTES)
         self._telling = TonedTelling(Detail.VERBOSE if detailed else Detail.NORMAL, self._root)
-        self._stands: Standing | None = None
+        self._stands: RunStatus | None = None
         self._lines: deque[Line] = deque(maxlen=_MOST_LINES)
         self._rows: list[Line] = []
         self._left_out = 0
@@ -127,7 +127,9 @@ class Reading:
     def close(self) -> None:
         self._run.close()
 
-    def transcript(self, *, columns: int, now: float, seconds: float | None, sight: Sight | None = None) -> Transcript:
+    def transcript(
+        self, *, columns: int, now: float, seconds: float | None, sight: GoalStatus | None = None
+    ) -> TranscriptPage:
         """Take what is new, and give all of it.
 
         `seconds`: how long the goal has been worked on; `sight`: how it is seen by its worker, if it is at work.
@@ -137,15 +139,15 @@ class Reading:
             self._fold(list(self._lines))
         self._take()
         if self._stands is None:
-            return Transcript(self.goal, note=self._why_nothing())
-        return Transcript(self.goal, self._rows, self._left_out, self._status(columns, now, seconds, sight))
+            return TranscriptPage(self.goal, note=self._why_nothing())
+        return TranscriptPage(self.goal, self._rows, self._left_out, self._status(columns, now, seconds, sight))
 
     def _why_nothing(self) -> str:
         if self._run.is_open:
             return "reading…"
         return f"no run of it is to be found on this machine, at\n{self._directory}"
 
-    def _status(self, columns: int, now: float, seconds: float | None, sight: Sight | None) -> Line:
+    def _status(self, columns: int, now: float, seconds: float | None, sight: GoalStatus | None) -> Line:
         if self._stands is None or self._stands.ended:
             return ()
         stands = _whole(self._stands, sight, is_known=not self._run.skipped)
@@ -158,7 +160,7 @@ class Reading:
             if self._stands is None:
                 self._begin()
             event, at = told
-            self._stands = (self._stands or Standing()).after(event, at)
+            self._stands = (self._stands or RunStatus()).after(event, at)
             said = framed(event, at)
             self._keep(self._telling.lines(event, at) if said is None else toned(said))
 
@@ -178,7 +180,7 @@ class Reading:
             self._left_out += more
 
 
-def _whole(stands: Standing, sight: Sight | None, *, is_known: bool) -> Standing:
+def _whole(stands: RunStatus, sight: GoalStatus | None, *, is_known: bool) -> RunStatus:
     """Where a run stands, with what its goal has used in all: the worker knows of other attempts, too.
 
     Of a run whose beginning was not read its events tell too little of that: then it is the worker's word or none.

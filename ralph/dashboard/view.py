@@ -22,7 +22,7 @@ class Asks(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class Question:
     """A question, and what has been typed for an answer."""
 
     asks: Asks
@@ -35,7 +35,7 @@ class Prompt:
     """The key that is asked about."""
     note: str = ""
     """Why the last answer, or what was to be added to it, was not taken."""
-    beneath: "Prompt | None" = None
+    beneath: "Question | None" = None
     """What was asked when this came between: it is asked again after it."""
 
 
@@ -63,7 +63,7 @@ class View:
     bottom: int | None = None
     """The last row of it that is shown; None: the latest, whatever comes."""
     detailed: bool = False
-    prompt: Prompt | None = None
+    prompt: Question | None = None
     message: str = ""
     helping: bool = False
 
@@ -176,7 +176,7 @@ def press_all(view: View, board: Board, keys: Sequence[str]) -> tuple[View, list
 def answered(view: View, deed: Deed, words: str, *, refused: bool) -> View:
     """The view when it is known what came of a deed; a text that was refused is there to be changed, or tried again."""
     if refused and isinstance(deed, Tell) and view.prompt is None:
-        return replace(view, prompt=Prompt(Asks.TELL, deed.goal, deed.text, len(deed.text), note=words))
+        return replace(view, prompt=Question(Asks.TELL, deed.goal, deed.text, len(deed.text), note=words))
     return replace(view, message=words)
 
 
@@ -209,14 +209,14 @@ def _suspend(view: View, board: Board) -> Pressed:
         return replace(view, prompt=prompt.beneath), Suspend()
     if not board.is_on_guard:
         return view, Suspend()
-    return replace(view, prompt=Prompt(Asks.SUSPEND, beneath=prompt)), None
+    return replace(view, prompt=Question(Asks.SUSPEND, beneath=prompt)), None
 
 
 def _command(view: View, board: Board, key: str) -> Pressed:
     """Keys that mean the same wherever they are pressed."""
     match key:
         case "q" if board.ours:
-            return replace(view, prompt=Prompt(Asks.QUIT)), None
+            return replace(view, prompt=Question(Asks.QUIT)), None
         case "q":
             return view, Quit()
         case "?":
@@ -234,7 +234,7 @@ def _about_a_goal(view: View, board: Board, key: str) -> Pressed:
     if goal is None:
         return replace(view, message="there is no goal here"), None
     if view.carried or view.cursor != goal.id:
-        return replace(view, prompt=Prompt(Asks.MEANT, goal.id, key=key)), None
+        return replace(view, prompt=Question(Asks.MEANT, goal.id, key=key)), None
     match key:
         case "c":
             return _ask_to_cancel(view, goal), None
@@ -247,13 +247,13 @@ def _about_a_goal(view: View, board: Board, key: str) -> Pressed:
         case _ if goal.state is State.DONE:  # before anybody types a text in vain
             return replace(view, message=f"{goal.label} is done: nobody works on it any more"), None
         case _:
-            return replace(view, prompt=Prompt(Asks.TELL, goal.id)), None
+            return replace(view, prompt=Question(Asks.TELL, goal.id)), None
 
 
 def _ask_to_cancel(view: View, goal: BatchGoal) -> View:
     if goal.state in (State.DONE, State.CANCELLED):
         return replace(view, message=f"{goal.label} is {goal.state}: there is nothing to cancel")
-    return replace(view, prompt=Prompt(Asks.CANCEL, goal.id))
+    return replace(view, prompt=Question(Asks.CANCEL, goal.id))
 
 
 def _move(view: View, board: Board, key: str) -> View | None:
@@ -270,7 +270,7 @@ def _move(view: View, board: Board, key: str) -> View | None:
         case Key.ENTER | Key.RIGHT:
             return replace(_at(view, goals, at), open=goals[at].id, bottom=None) if goals else view
         case "/":
-            return replace(view, prompt=Prompt(Asks.FILTER, 0, view.text, len(view.text), view.text))
+            return replace(view, prompt=Question(Asks.FILTER, 0, view.text, len(view.text), view.text))
         case "f":
             return _filtered(replace(view, state=_next_state(view.state, board)), board)
         case Key.ESCAPE:
@@ -326,7 +326,7 @@ def _scroll(view: View, board: Board, key: str) -> View | None:
             return None
 
 
-def _answer(view: View, board: Board, prompt: Prompt, key: str) -> Pressed:
+def _answer(view: View, board: Board, prompt: Question, key: str) -> Pressed:
     closed = replace(view, prompt=None)
     match prompt.asks:
         case Asks.QUIT:
@@ -353,10 +353,10 @@ def _answer(view: View, board: Board, prompt: Prompt, key: str) -> Pressed:
             return _with(view, board, _typed(prompt, key)), None
 
 
-def _meant(view: View, board: Board, prompt: Prompt) -> Pressed:
+def _meant(view: View, board: Board, prompt: Question) -> Pressed:
     """Do what was asked about; whether the goal is to be cancelled is answered by that."""
     view, deed = _about_a_goal(view, board, prompt.key)
-    if view.prompt == Prompt(Asks.CANCEL, prompt.goal):
+    if view.prompt == Question(Asks.CANCEL, prompt.goal):
         return replace(view, prompt=None), Cancel(prompt.goal)
     return view, deed
 
@@ -370,7 +370,7 @@ def _paste(view: View, board: Board, pasted: Paste) -> View:
     return _with(view, board, _added(prompt, words))
 
 
-def _added(prompt: Prompt, words: str) -> Prompt:
+def _added(prompt: Question, words: str) -> Question:
     """A text with more in it; all of that or nothing, for nobody would see what is missing at its end."""
     if (length := len(prompt.text) + len(words)) > LONGEST:
         return replace(prompt, note=f"{length:,} characters are too many ({LONGEST:,})")
@@ -378,13 +378,13 @@ def _added(prompt: Prompt, words: str) -> Prompt:
     return replace(prompt, text=text, caret=prompt.caret + len(words))
 
 
-def _with(view: View, board: Board, typed: Prompt) -> View:
+def _with(view: View, board: Board, typed: Question) -> View:
     """A filter is heeded while it is typed."""
     view = replace(view, prompt=typed)
     return _filtered(replace(view, text=typed.text), board) if typed.asks is Asks.FILTER else view
 
 
-def _typed(prompt: Prompt, key: str) -> Prompt:
+def _typed(prompt: Question, key: str) -> Question:
     """A line of text after a key."""
     prompt = replace(prompt, note="")
     text, caret = prompt.text, prompt.caret

@@ -13,15 +13,15 @@ from ralph.core.events import CheckEnded, Event, IterationEnded, RunStarted, Usa
 from ralph.core.failures import End
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limit, Limits, limit_reached
-from ralph.core.status import Standing
+from ralph.core.status import RunStatus
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.budget import Share, share_of
-from ralph.queue.child import AttemptKit, Outcome, hold_attempt, unheard_end
+from ralph.queue.child import AttemptKit, AttemptResult, hold_attempt, unheard_end
 from ralph.queue.goals import CONFLICTS, LIMIT, MOST_ATTEMPTS, RALPH, STOPPED, BatchGoal
 from ralph.queue.merge.trees import Updated, bring_up_to_date
-from ralph.queue.news import Budget, Kind
+from ralph.queue.news import Budget, NewsKind
 from ralph.queue.repos.goal_refs import reserve, take_up_state
 from ralph.queue.repos.prefetch import Repository
 from ralph.queue.worker_state import MOMENT, Live, WorkerKit, not_started
@@ -30,7 +30,7 @@ from ralph.system import clock
 from ralph.system.notify import Occasion
 
 
-class Trying:
+class AttemptTask:
     """Holds attempts, each in the thread that calls it."""
 
     def __init__(self, kit: WorkerKit) -> None:
@@ -39,25 +39,25 @@ class Trying:
         self._blind: set[str] = set()
         """Agents of which is known that they do not name what the budget is in."""
 
-    def attempt(self, goal: BatchGoal) -> Outcome:
+    def attempt(self, goal: BatchGoal) -> AttemptResult:
         """Hold one attempt, if need be after a wait for a slot. A fault is an outcome: it is what the step records."""
         try:
             with self._slot(goal) as free:
                 if not free:
-                    return Outcome(STOPPED, "stopped before it started")
-                started = clock.passed()
+                    return AttemptResult(STOPPED, "stopped before it started")
+                started = clock.monotonic_with_sleep()
                 outcome = self._hold(goal)
-                return replace(outcome, seconds=round(goal.seconds + clock.passed() - started, 3))
+                return replace(outcome, seconds=round(goal.seconds + clock.monotonic_with_sleep() - started, 3))
         except (DiskError, QueueError) as error:
             self._controls.fault = error  # not the goal's doing: all stops, and goes on at the next start
-            return Outcome(STOPPED, error.message)
+            return AttemptResult(STOPPED, error.message)
         except OSError as error:  # nor that: no descriptor is left, say
             self._controls.fault = DiskError(error.filename or self._premises.root, error)
-            return Outcome(STOPPED, self._controls.fault.message)
+            return AttemptResult(STOPPED, self._controls.fault.message)
         except GitKilled as error:  # nor that; whoever kills it, it is tried again
-            return Outcome(STOPPED, error.message)
+            return AttemptResult(STOPPED, error.message)
         except RalphError as error:
-            return Outcome(error.exit_code, error.message)
+            return AttemptResult(error.exit_code, error.message)
 
     @contextlib.contextmanager
     def _slot(self, goal: BatchGoal) -> Generator[bool]:
@@ -71,7 +71,7 @@ class Trying:
             if free:
                 self._controls.slots.release()
 
-    def _hold(self, goal: BatchGoal) -> Outcome:
+    def _hold(self, goal: BatchGoal) -> AttemptResult:
         repository = self._repositories.known(goal.repo)
         goal = self._with_own_branch(goal, repository)
         repository.mirror.clone(self._premises.clone(goal), goal.branch)
@@ -93,13 +93,13 @@ class Trying:
             self._bring_up_to_date(goal, repository)
         share = self._share(goal)
         if share.used_up:
-            return Outcome(LIMIT, limit_reached(share.used_up))
+            return AttemptResult(LIMIT, limit_reached(share.used_up))
         kit = replace(kit, flags=[*kit.flags, *share.flags])
         number = f", attempt {goal.attempt} of {MOST_ATTEMPTS}" if goal.attempt > 1 else ""
-        self._controls.tell(Kind.STARTED, f"on {goal.branch}{number}", goal)
+        self._controls.tell(NewsKind.STARTED, f"on {goal.branch}{number}", goal)
         used = Spend(goal.cost_usd, goal.tokens)
         self._controls.live[goal.id] = Live(
-            Standing("starting"), goal.cost_usd, goal.tokens, time.time(), used, goal.seconds
+            RunStatus("starting"), goal.cost_usd, goal.tokens, time.time(), used, goal.seconds
         )
         comments = self._store.comments(goal)
         self._controls.heard[goal.id] = comments[-1].id if comments else 0
@@ -109,10 +109,10 @@ class Trying:
             del self._controls.heard[goal.id]
             self._controls.spared.discard(goal.id)
         if outcome.not_before is not None and outcome.end == End.USAGE_LIMIT:
-            self._hold_back(goal, Kind.NOTE, "its usage limit lasts longer than it may take", outcome.not_before)
+            self._hold_back(goal, NewsKind.NOTE, "its usage limit lasts longer than it may take", outcome.not_before)
         return self._judged_by(share, goal, outcome)
 
-    def _judged_by(self, share: Share, goal: BatchGoal, outcome: Outcome) -> Outcome:
+    def _judged_by(self, share: Share, goal: BatchGoal, outcome: AttemptResult) -> AttemptResult:
         """Tell a limit that is the budget's from the goal's own: with what is left for all, if anything, it goes on."""
         if outcome.exit_code != LIMIT or outcome.limit not in share.lent:
             return outcome
@@ -130,7 +130,7 @@ class Trying:
         branch = f"{goal.branch}-{self._store.queue_id}"
         if not reserve(repository.mirror, branch, owner):
             raise RepoError(f"{goal.branch} and {branch} are other goals' in the mirror", "name another with `branch:`")
-        self._controls.tell(Kind.NOTE, f"{goal.branch} is another queue's: works on {branch}", goal)
+        self._controls.tell(NewsKind.NOTE, f"{goal.branch} is another queue's: works on {branch}", goal)
         self._store.note(goal, branch=branch)
         return replace(goal, branch=branch)
 
@@ -162,7 +162,7 @@ class Trying:
     def _bring_up_to_date(self, goal: BatchGoal, repository: Repository) -> None:
         updated = bring_up_to_date(repository.mirror, self._premises.clone(goal), goal.branch)
         if updated.in_the_way:
-            self._controls.tell(Kind.NOTE, f"works on without what is new on its base: {updated.in_the_way}", goal)
+            self._controls.tell(NewsKind.NOTE, f"works on without what is new on its base: {updated.in_the_way}", goal)
         if not updated.conflicts and not updated.replaced:
             return
         before = [comment.text for comment in self._store.comments(goal) if comment.author == RALPH]
@@ -188,24 +188,24 @@ class Trying:
                     self._say_what_is_unseen(goal, spend)
                 if event.envrc.startswith("not used"):  # its advice is for who stands in the clone
                     why = event.envrc.partition("; ")[0]
-                    self._controls.tell(Kind.NOTE, f".envrc is {why}; --trust-envrc trusts it", goal)
+                    self._controls.tell(NewsKind.NOTE, f".envrc is {why}; --trust-envrc trusts it", goal)
             case IterationEnded():
                 self._store.note(goal, **used)
                 self._gate.goes_on(self._controls.accounts.get(goal.id, ""))
                 self._say_what_is_unseen(goal, spend)
                 said = "claims DONE" if event.verdict == Verdict.DONE else event.summary
-                self._controls.tell(Kind.ITERATION, f"iteration {event.iteration}: {said}", goal)
+                self._controls.tell(NewsKind.ITERATION, f"iteration {event.iteration}: {said}", goal)
             case CheckEnded():
-                self._controls.tell(Kind.CHECK, _judged(event), goal)
+                self._controls.tell(NewsKind.CHECK, _judged(event), goal)
             case Waiting(reason, until):
                 if reason.startswith(End.USAGE_LIMIT) and until is not None:
-                    self._hold_back(goal, Kind.WAITING, reason, until)
+                    self._hold_back(goal, NewsKind.WAITING, reason, until)
                 else:
-                    self._controls.tell(Kind.WAITING, reason, goal)
+                    self._controls.tell(NewsKind.WAITING, reason, goal)
             case _:
                 pass
 
-    def _hold_back(self, goal: BatchGoal, kind: Kind, words: str, until: float) -> None:
+    def _hold_back(self, goal: BatchGoal, kind: NewsKind, words: str, until: float) -> None:
         """A goal has met its account's usage limit: no other of that account is started before it resets."""
         account = self._controls.accounts.get(goal.id, "")
         if self._gate.wait_for(account, until):
@@ -234,7 +234,7 @@ class Trying:
             words = f"{account} names no {' and no '.join(unseen)}: {flags} cannot hold it; --max-time can"
             self._controls.unseen |= {*unseen}
             self._controls.cautions[words] = ""  # no merge mends that
-            self._controls.tell(Kind.NOTE, words)
+            self._controls.tell(NewsKind.NOTE, words)
 
 
 def _in_all(goal: BatchGoal, run: str, cost_usd: float, tokens: int) -> Spend:

@@ -19,10 +19,12 @@ _LEAST_USD, _LEAST_SECONDS = 0.0001, 1.0
 """What a flag of `ralph run` can say at least."""
 
 
-class Purse:
+class BatchBudget:
     """One per queue worker. Any thread may write into it what its goal has used, and see whether that was too much."""
 
-    def __init__(self, budget: Budget, goals: Iterable[BatchGoal], passed: Callable[[], float] = clock.passed) -> None:
+    def __init__(
+        self, budget: Budget, goals: Iterable[BatchGoal], passed: Callable[[], float] = clock.monotonic_with_sleep
+    ) -> None:
         """`goals` are those of the queue as it is found: what they have used before does not count."""
         self.budget = budget
         self._passed = passed

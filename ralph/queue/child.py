@@ -28,7 +28,7 @@ from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.engine import Record
 from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
-from ralph.queue.paths import Premises
+from ralph.queue.paths import QueuePaths
 from ralph.queue.repos.goal_refs import keep_state
 from ralph.queue.repos.mirror import Mirror
 from ralph.system.files import make_private_directory, replace_file
@@ -88,7 +88,7 @@ _LONGEST = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttemptResult:
     """How an attempt ended: by `result.json`, else by the exit code. It is no success where the exit code is none."""
 
     exit_code: int
@@ -126,10 +126,10 @@ class Outcome:
         return asdict(self)
 
 
-def recorded_outcome(record: Record) -> Outcome:
+def recorded_outcome(record: Record) -> AttemptResult:
     """Read back what `Outcome.record` wrote."""
     exit_code, text = record.get("exit_code"), ndjson.text
-    return Outcome(
+    return AttemptResult(
         exit_code=exit_code if isinstance(exit_code, int) else 1,
         reason=text(record.get("reason")),
         proven=record.get("proven") is True,
@@ -155,7 +155,7 @@ class AttemptKit:
     """What an attempt works with."""
 
     mirror: Mirror
-    premises: Premises
+    premises: QueuePaths
     env: Mapping[str, str]
     flags: Sequence[str]
     """Flags of `ralph run` beyond those that the goal's own settings make."""
@@ -167,7 +167,7 @@ class AttemptKit:
     """Entered while the child is at work: other threads may then ask it to end."""
 
 
-def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) -> Outcome:
+def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) -> AttemptResult:
     """Work on a goal until its child ends, and save what it has committed."""
     clone, papers = kit.premises.clone(goal), kit.premises.papers(goal)
     make_private_directory(papers)
@@ -199,7 +199,7 @@ def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) 
     return replace(outcome, head=head)
 
 
-def unheard_end(goal: BatchGoal, kit: AttemptKit) -> Outcome | None:
+def unheard_end(goal: BatchGoal, kit: AttemptKit) -> AttemptResult | None:
     """The end of a run that is done, where nobody came to write that down: the worker was killed, or its git.
 
     Its child would begin another run, and do everything again. None: it has not come so far, or for another text.
@@ -231,7 +231,7 @@ def setting_flags(settings: Mapping[str, str]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
 
-def complaints(premises: Premises, goal: BatchGoal) -> Path:
+def complaints(premises: QueuePaths, goal: BatchGoal) -> Path:
     """Where the child of the goal's present start writes what it complains of."""
     return premises.papers(goal) / f"start-{goal.starts}.stderr"
 
@@ -277,12 +277,12 @@ class _Heard:
                 pass
 
 
-def _outcome(exit_code: int, heard: _Heard, premises: Premises, goal: BatchGoal) -> Outcome:
+def _outcome(exit_code: int, heard: _Heard, premises: QueuePaths, goal: BatchGoal) -> AttemptResult:
     # A child that was refused, or killed before it began, has not removed the result of the start before it.
     path = premises.run_directory(goal) / "result.json"
     result = _result(path) if heard.begun else dict[str, object]()
     why = _why(exit_code, premises, goal)
-    plain = Outcome(
+    plain = AttemptResult(
         exit_code, why, run=heard.run, iterations=heard.iterations, end=heard.end, account=heard.account,
         check=heard.check,
     )  # fmt: skip
@@ -331,7 +331,7 @@ def _done(progress: Path) -> str:
     return both_ends("\n".join(said), _LONGEST)
 
 
-def _why(exit_code: int, premises: Premises, goal: BatchGoal) -> str:
+def _why(exit_code: int, premises: QueuePaths, goal: BatchGoal) -> str:
     """What a child that left no result has complained of, in a line."""
     lines = _text(complaints(premises, goal)).splitlines()
     faults = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]

@@ -39,7 +39,7 @@ class Engine(Protocol):
         ...
 
     def start(self, goal: BatchGoal, *, merge_only: bool) -> None:
-        """Have `pursue` work on a goal that was claimed, in a thread of its own; for each of its starts but once."""
+        """Have `run_goal` work on a goal that was claimed, in a thread of its own; for each of its starts but once."""
         ...
 
     def step(self, name: str, work: Callable[[], Record]) -> Record:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ralph.core.errors import RalphError
 from ralph.queue.discard import CLONES, GOING, LEFTOVERS, Unsaved, discard, examine
 from ralph.queue.goals import BatchGoal, State
-from ralph.queue.paths import Premises, is_elsewhere
+from ralph.queue.paths import QueuePaths, is_elsewhere
 from ralph.queue.repos.mirror import Mirror, open_mirror
 from ralph.queue.repos.remote import Bare
 from ralph.state.lock import holder
@@ -93,10 +93,10 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Clearing:
+class GarbageCollection:
     """Looks through the directories of one queue, and beside them, and removes what can go."""
 
-    premises: Premises
+    premises: QueuePaths
     goals: Mapping[str, BatchGoal]
     """By the names of their clones."""
     served: str = ""

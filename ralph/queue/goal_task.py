@@ -5,23 +5,23 @@ import traceback
 from collections.abc import Mapping
 
 from ralph.core.errors import DiskError, QueueError, RalphError
-from ralph.queue.attempt import Trying
-from ralph.queue.child import Outcome, recorded_outcome
+from ralph.queue.attempt import AttemptTask
+from ralph.queue.child import AttemptResult, recorded_outcome
 from ralph.queue.discard import discard
-from ralph.queue.goals import BatchGoal, Ended, Fate, MergeMode, State, fate, retry_or_stuck
-from ralph.queue.merge.task import Landed, Landing, Lanes, recorded_landing
-from ralph.queue.news import Kind
+from ralph.queue.goals import AttemptEnd, BatchGoal, Fate, MergeMode, State, fate, retry_or_stuck
+from ralph.queue.merge.task import MergeFate, MergeResult, MergeTask, recorded_landing
+from ralph.queue.news import NewsKind
 from ralph.queue.repos.goal_refs import release
 from ralph.queue.worker_state import BLOCKING, WorkerKit
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.notify import Occasion, occasion_of
 
 
-class Pursuing:
+class GoalTask:
     """Works on goals that were claimed, each in the thread that calls it."""
 
     def __init__(self, kit: WorkerKit) -> None:
-        self._trying, self._lanes = Trying(kit), Lanes(kit)
+        self._trying, self._lanes = AttemptTask(kit), MergeTask(kit)
         self._store, self._engine, self._premises, self._repositories = (
             kit.store, kit.engine, kit.premises, kit.repositories,
         )  # fmt: skip
@@ -68,7 +68,7 @@ class Pursuing:
         landing = recorded_landing(self._engine.step("merge", lambda: self._lanes.land(goal, outcome).record()))
         self._after_merge(goal, landing)
 
-    def _after_attempt(self, goal: BatchGoal, outcome: Outcome) -> Fate:
+    def _after_attempt(self, goal: BatchGoal, outcome: AttemptResult) -> Fate:
         """Write down what an attempt has come to."""
         before = goal.before(outcome.run)
         # What had no child, or is not known of one, was at no other run; what that one said itself is written already.
@@ -82,7 +82,7 @@ class Pursuing:
         facts["iterations"] = goal.iterations + outcome.iterations
         stopped = self._controls.requests(goal) > 0
         asked = stopped or outcome.lent or self._controls.fault is not None  # which is nobody's doing here
-        decided = fate(goal, Ended(outcome.exit_code, outcome.reason, outcome.iterations, asked=asked))
+        decided = fate(goal, AttemptEnd(outcome.exit_code, outcome.reason, outcome.iterations, asked=asked))
         match decided:
             case Fate.MERGE:
                 self._store.note(goal, unmerged=outcome.record(), **facts)
@@ -103,22 +103,22 @@ class Pursuing:
                 self._charge(goal, decided, outcome.reason, said, facts, event)
                 if decided is Fate.STUCK and outcome.hint:
                     todo = outcome.hint.removesuffix("run this again")
-                    self._controls.tell(Kind.NOTE, f"{todo}ralph-runs retry {goal.label}", goal)
+                    self._controls.tell(NewsKind.NOTE, f"{todo}ralph-runs retry {goal.label}", goal)
         return decided
 
-    def _after_merge(self, goal: BatchGoal, landing: Landing) -> None:
+    def _after_merge(self, goal: BatchGoal, landing: MergeResult) -> None:
         match landing.what:
-            case Landed.DONE:
+            case MergeFate.DONE:
                 self._tidy_up(goal)
                 if self._store.move(goal, State.DONE, reason=landing.reason, unmerged=None):
-                    self._controls.tell(Kind.DONE, landing.reason, goal, Occasion.DONE)
-            case Landed.FAILED:
+                    self._controls.tell(NewsKind.DONE, landing.reason, goal, Occasion.DONE)
+            case MergeFate.FAILED:
                 # The run that is to be merged is over: what comes next is another, and pays from what this one left.
                 facts = {"unmerged": None, "run": "", **goal.closed()}
                 self._charge(goal, retry_or_stuck(goal), landing.reason, landing.log or landing.reason, facts)
-            case Landed.HELD:
+            case MergeFate.HELD:
                 self._charge(goal, Fate.STUCK, landing.reason, landing.reason, {})
-            case Landed.STOPPED:
+            case MergeFate.STOPPED:
                 became = self._store.move(goal, State.QUEUED, reason=landing.reason)
                 self._tell(goal, became, f"{landing.reason}; it is merged at the next start")
 
@@ -149,11 +149,13 @@ class Pursuing:
         match became:
             case State.CANCELLED:
                 branch = self._store.goal(goal.id).branch
-                self._controls.tell(Kind.CANCELLED, f"what it has committed is kept on {branch}, in the mirror", goal)
+                self._controls.tell(
+                    NewsKind.CANCELLED, f"what it has committed is kept on {branch}, in the mirror", goal
+                )
             case State.QUEUED:
-                self._controls.tell(Kind.RETRY if retry else Kind.REQUEUED, words, goal)
+                self._controls.tell(NewsKind.RETRY if retry else NewsKind.REQUEUED, words, goal)
             case State.STUCK:
-                self._controls.tell(Kind.STUCK, words, goal, event)
+                self._controls.tell(NewsKind.STUCK, words, goal, event)
             case _:
                 pass
 
@@ -169,7 +171,7 @@ class Pursuing:
             kept = f"{type(error).__name__}: {error}"
         if kept:
             way_out = f"remove it all the same with: ralph-runs gc --force {goal.label}"
-            self._controls.tell(Kind.NOTE, f"its clone stays: {clone}: {kept}; {way_out}", goal)
+            self._controls.tell(NewsKind.NOTE, f"its clone stays: {clone}: {kept}; {way_out}", goal)
 
     def _give_up(self, number: int, start: int, error: Exception) -> None:
         goal = self._store.goal(number)
@@ -180,4 +182,4 @@ class Pursuing:
         if goal.state is State.RUNNING and goal.starts == start:
             self._charge(goal, Fate.STUCK, reason, reason, {})
         else:
-            self._controls.tell(Kind.NOTE, reason, goal)
+            self._controls.tell(NewsKind.NOTE, reason, goal)

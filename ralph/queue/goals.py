@@ -287,7 +287,7 @@ def _followers(goals: Iterable[BatchGoal]) -> dict[int, list[BatchGoal]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AttemptEnd:
     """How an attempt's child ended: `exit_code` negative for a signal that it did not live to answer."""
 
     exit_code: int
@@ -298,7 +298,7 @@ class Ended:
     """It was the queue worker that stopped it, or the budget of all goals that it was given a part of."""
 
 
-def fate(goal: BatchGoal, ended: Ended) -> Fate:
+def fate(goal: BatchGoal, ended: AttemptEnd) -> Fate:
     """What becomes of a goal whose child has ended; 1, 3 and 5 are charged, a signal is not."""
     if ended.exit_code == _DONE:
         return Fate.MERGE
@@ -369,7 +369,7 @@ _UPDATED = "updated"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SubmitResult:
     """What is to be done, in a word for the user, and what is written for it."""
 
     what: str
@@ -379,7 +379,7 @@ class Taken:
     """The word instead, if the goal is to come after others than before."""
 
 
-def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bool) -> Taken:
+def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: bool) -> SubmitResult:
     """Decide; `there` is the latest goal of the same name in the same repository, if there is one.
 
     Nothing is done twice: what is done with the same text stays done. `alone`: no queue worker is at work, so whatever
@@ -397,17 +397,17 @@ def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bo
         "agent": asked.agent,
     }
     if there is None:
-        return Taken("added", new=True, changes=said)
+        return SubmitResult("added", new=True, changes=said)
     if there.state is State.DONE:
         done = there.text == asked.text  # with which model, or within which limits, does not make it another goal
-        return Taken(_done_already(there)) if done else Taken("added", new=True, changes=said)
+        return SubmitResult(_done_already(there)) if done else SubmitResult("added", new=True, changes=said)
     same = (there.text, dict(there.settings)) == (asked.text, dict(asked.settings))
     wished, had = ((goal.priority, goal.merge, goal.trust_envrc) for goal in (asked, there))
     updated = not same or wished != had
     if there.state is State.RUNNING and same:
         kept = {name: said[name] for name in ("repo", "priority", "merge", "trust_envrc")}
         what = "goes on" if alone or there.cancelling else "running already"
-        return Taken(what, changes={**kept, "cancelling": False})
+        return SubmitResult(what, changes={**kept, "cancelling": False})
     if there.state is State.RUNNING and not alone:
         raise UsageError(
             f"{asked.name} runs as {there.label}, with another text",
@@ -418,13 +418,13 @@ def taken(asked: Submission, there: BatchGoal | None, state: State, *, alone: bo
     if there.state is State.RUNNING:
         charged = there.attempts - (there.unmerged is None)
         said |= {"state": State.QUEUED, "starts": there.starts + 1, "attempts": charged, "cancelling": False}
-        return Taken(_UPDATED, changes=said)
+        return SubmitResult(_UPDATED, changes=said)
     if state is State.DRAFT:
-        return Taken(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
+        return SubmitResult(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
     if there.state in (State.STUCK, State.CANCELLED):
         said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "reason": "", "cancelling": False}
-        return Taken("queued again", changes=said)
-    return Taken(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
+        return SubmitResult("queued again", changes=said)
+    return SubmitResult(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
 
 
 def _done_already(goal: BatchGoal) -> str:

@@ -44,7 +44,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestGoal:
     """A goal's file in a manifest, and what is said of it there."""
 
     file: Path
@@ -56,7 +56,7 @@ class Manifest:
     """A `batch.toml`: what holds for all of its goals, and the goals."""
 
     defaults: Wishes
-    entries: tuple[Entry, ...]
+    entries: tuple[ManifestGoal, ...]
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -96,13 +96,13 @@ def _tables(path: Path) -> dict[str, object]:
         raise UsageError(f"{path}: not TOML: {error}") from error
 
 
-def _entry(table: Mapping[str, object], number: int, path: Path, faults: list[str]) -> Entry:
+def _entry(table: Mapping[str, object], number: int, path: Path, faults: list[str]) -> ManifestGoal:
     file = table.get("file")
     name = f"goal {number}" + (f" ({file})" if isinstance(file, str) else "")
     if file is None:
         faults.append(f"{name}: it has no `file`")
     wishes = _wishes(table, _ENTRY, name, path, faults)
-    return Entry(path.parent / file if isinstance(file, str) else path, wishes)
+    return ManifestGoal(path.parent / file if isinstance(file, str) else path, wishes)
 
 
 def _wishes(

@@ -10,7 +10,7 @@ from ralph.system.notify import Occasion
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class GoalStatus:
     """A goal at work, as its queue worker sees it at present."""
 
     doing: str = ""
@@ -65,7 +65,7 @@ class Bulletin:
     spent_usd: float = 0.0
     """What goals have cost since it began."""
     spent_tokens: int = 0
-    sights: Mapping[int, Sight] = field(default_factory=dict[int, Sight])
+    sights: Mapping[int, GoalStatus] = field(default_factory=dict[int, GoalStatus])
     merging: tuple[int, ...] = ()
     """Goals whose work is being merged, or waits for that, in their order."""
     waits: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -120,8 +120,8 @@ def decoded(text: str) -> Bulletin | None:
         return None
 
 
-def _sight(said: Mapping[str, object]) -> Sight:
-    return Sight(
+def _sight(said: Mapping[str, object]) -> GoalStatus:
+    return GoalStatus(
         doing=ndjson.text(said["doing"]),
         since=_number(said["since"]),
         until=_optional(said["until"]),
@@ -148,7 +148,7 @@ def _optional(value: object) -> float | None:
 PAUSED = "paused: what runs goes on, nothing else is started; go on with: ralph-runs resume"
 
 
-class Kind(StrEnum):
+class NewsKind(StrEnum):
     """What has happened."""
 
     STARTED = "started"
@@ -171,7 +171,7 @@ class News:
     """One thing that happened, to a goal or to the queue as a whole."""
 
     at: float
-    kind: Kind
+    kind: NewsKind
     text: str
     goal: BatchGoal | None = None
     event: Occasion | None = None

@@ -80,7 +80,7 @@ _PASSWORD = re.compile(r"//([^:@/\s]*):[^/\s]*@")
 
 
 @dataclass(frozen=True, slots=True)
-class Whereabouts:
+class QueueAddress:
     """Where the queue is, and what surrounds it."""
 
     url: str
@@ -106,7 +106,7 @@ class Whereabouts:
         return naming(words, self.flag)
 
 
-def whereabouts(db: str | None, most: str | None = None) -> Whereabouts:
+def whereabouts(db: str | None, most: str | None = None) -> QueueAddress:
     """Settle which queue is meant; a repository does not decide it."""
     env = environ.without_redirections()
     written = {name: value for name, value in (("db", db), ("max", most)) if value is not None}
@@ -116,20 +116,20 @@ def whereabouts(db: str | None, most: str | None = None) -> Whereabouts:
     if "\n" in str(ralph_dir):
         raise UsageError(f"RALPH_DIR has a line break in it, which git's clones cannot do with: {str(ralph_dir)!r}")
     url = str(values["db"].value) if "db" in values else default_url(ralph_dir)
-    return Whereabouts(url, ralph_dir, env, int(str(values["max"].value)), chosen.agent, chosen.notify)
+    return QueueAddress(url, ralph_dir, env, int(str(values["max"].value)), chosen.agent, chosen.notify)
 
 
-def existing(place: Whereabouts) -> Store | None:
+def existing(place: QueueAddress) -> Store | None:
     """The queue, if there is one; nothing is made."""
     return open_store(place.url, create=False)
 
 
-def missing(place: Whereabouts) -> str:
+def missing(place: QueueAddress) -> str:
     """What is said where there is no queue; one that the user names is named, for its name may be mistyped."""
     return "the queue is empty" if place.url == default_url(place.ralph_dir) else f"there is no queue at {place.url}"
 
 
-def made(place: Whereabouts) -> Store:
+def made(place: QueueAddress) -> Store:
     """The queue, made if there is none."""
     store = open_store(place.url, create=True)
     if store is None:
@@ -137,19 +137,19 @@ def made(place: Whereabouts) -> Store:
     return store
 
 
-def has_work(place: Whereabouts) -> bool:
+def has_work(place: QueueAddress) -> bool:
     """Tell whether a queue worker would find anything to do."""
     store = existing(place)
     return store is not None and not store.counts().keys().isdisjoint(ACTIVE)
 
 
-def is_cut_off(place: Whereabouts, goals: Iterable[BatchGoal]) -> bool:
+def is_cut_off(place: QueueAddress, goals: Iterable[BatchGoal]) -> bool:
     """Tell whether goals that are said to be running are not, for nobody serves their queue."""
     return any(goal.state is State.RUNNING for goal in goals) and not serving(place.url)
 
 
 @contextlib.contextmanager
-def alone(place: Whereabouts, store: Store) -> Generator[bool]:
+def alone(place: QueueAddress, store: Store) -> Generator[bool]:
     """Tell whether something was cut off, and keep queue workers away meanwhile; else nobody is kept from anything."""
     if State.RUNNING not in store.counts() or serving(place.url):
         yield False
@@ -158,7 +158,7 @@ def alone(place: Whereabouts, store: Store) -> Generator[bool]:
         yield ours
 
 
-def find(place: Whereabouts, words: Sequence[str]) -> tuple[Store, list[BatchGoal]]:
+def find(place: QueueAddress, words: Sequence[str]) -> tuple[Store, list[BatchGoal]]:
     """The goals that the user names, each once; refuse what is not in the queue."""
     store = existing(place)
     if store is None:

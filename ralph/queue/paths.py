@@ -14,7 +14,7 @@ _CLONE = re.compile(r"g([1-9][0-9]{0,17})-", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Premises:
+class QueuePaths:
     """The directories of one queue; ids are its own, so no two queues share them."""
 
     ralph_dir: Path
@@ -56,9 +56,9 @@ class Premises:
                     remove_tree(left)
 
 
-def premises(ralph_dir: Path, queue: str) -> Premises:
+def queue_paths(ralph_dir: Path, queue: str) -> QueuePaths:
     """The place of a queue, by its id."""
-    return Premises(ralph_dir, ralph_dir / "batch" / queue)
+    return QueuePaths(ralph_dir, ralph_dir / "batch" / queue)
 
 
 def is_elsewhere(path: Path) -> bool:

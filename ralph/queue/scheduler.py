@@ -24,12 +24,12 @@ from ralph.queue.goals import (
     startable,
     waits_in_vain,
 )
-from ralph.queue.news import PAUSED, Budget, Kind, Worked
+from ralph.queue.news import PAUSED, Budget, NewsKind, Worked
 from ralph.queue.repos.mirror import USUAL
 from ralph.queue.repos.prefetch import TRYING_AGAIN, Repository
 from ralph.queue.stats import foretold
-from ralph.queue.worker_state import MOMENT, Posting, WorkerKit, not_started
-from ralph.state.inbox import Mailbox
+from ralph.queue.worker_state import MOMENT, BulletinWriter, WorkerKit, not_started
+from ralph.state.inbox import Inbox
 from ralph.system.notify import Occasion
 from ralph.system.signals import Signals
 
@@ -145,7 +145,7 @@ class Admission:
         if words not in self._said:
             self._said.add(words)
             self._controls.cautions[words] = until_merged_to
-            self._controls.tell(Kind.NOTE, words)
+            self._controls.tell(NewsKind.NOTE, words)
 
     def _names_check(self, goal: BatchGoal) -> bool:
         said = {*goal.settings, *front_matter_of(goal.text, goal.path)}
@@ -153,7 +153,7 @@ class Admission:
 
     def _stick(self, goal: BatchGoal, reason: str, event: Occasion | None = Occasion.STUCK) -> None:
         if self._store.move(goal, State.STUCK, comment=reason, reason=reason):
-            self._controls.tell(Kind.STUCK, reason, goal, event)
+            self._controls.tell(NewsKind.STUCK, reason, goal, event)
 
 
 _PATIENCE = {1: 60.0, 2: 20.0}
@@ -184,7 +184,7 @@ class QueueWorker:
         pursue: Pursue,
         *,
         admission: Admission,
-        posting: Posting,
+        posting: BulletinWriter,
         signals: Signals,
         still_sole: Callable[[], bool],
     ) -> None:
@@ -244,7 +244,7 @@ class QueueWorker:
             self._worked.add(goal.id)
             why = "the last worker was cut off, and the queue is paused"
             if self._store.move(goal, State.QUEUED, attempts=goal.attempts - 1, reason=why) is State.QUEUED:
-                self._controls.tell(Kind.NOTE, f"queued again: {why}", goal)
+                self._controls.tell(NewsKind.NOTE, f"queued again: {why}", goal)
 
     def _take_up(self, unfinished: set[str]) -> None:
         """See to the goals that a worker which is gone had claimed: those that the engine knows go on by themselves."""
@@ -253,7 +253,7 @@ class QueueWorker:
                 continue
             self._worked.add(goal.id)
             if key(goal) in unfinished:
-                self._controls.tell(Kind.NOTE, "goes on: the last worker was cut off", goal)
+                self._controls.tell(NewsKind.NOTE, "goes on: the last worker was cut off", goal)
             else:  # it was claimed, and no more
                 attempts = goal.attempts - (0 if goal.unmerged else 1)
                 self._store.move(goal, State.QUEUED, attempts=attempts, reason="")
@@ -276,7 +276,7 @@ class QueueWorker:
             self._asked_at = time.monotonic()
             self._repositories.leave()
             self._controls.tell(
-                Kind.NOTE, f"{words}; goals go on at the next start" if level == 1 else "stopping at once"
+                NewsKind.NOTE, f"{words}; goals go on at the next start" if level == 1 else "stopping at once"
             )
 
     def _has_waited_enough(self, running: set[int]) -> bool:
@@ -307,7 +307,7 @@ class QueueWorker:
             if (goal := running.get(number)) is not None:
                 self._gate.lift(self._admission.account(goal))
                 self._controls.outlasted.clear()  # who could not have waited for it may have no need to
-                Mailbox(self._premises.run_directory(goal)).post(Act.WAKE, "", timestamp(time.time()))
+                Inbox(self._premises.run_directory(goal)).post(Act.WAKE, "", timestamp(time.time()))
 
     def _pass_on_comments(self, running: Mapping[int, BatchGoal]) -> None:
         """Tell running sessions what the user remarks meanwhile; what came before stands in their goals' texts."""
@@ -323,7 +323,7 @@ class QueueWorker:
                 if not directory.is_dir():
                     del heard[comment.goal]  # its run is about to begin: the next time
                     continue
-                Mailbox(directory).post(Act.TELL, comment.text, timestamp(comment.at))
+                Inbox(directory).post(Act.TELL, comment.text, timestamp(comment.at))
         if comments:
             self._passed_on |= {number: max(last, comments[-1].id) for number, last in heard.items()}
 
@@ -331,7 +331,7 @@ class QueueWorker:
         if (paused := self._store.paused) == self._is_paused:
             return
         self._is_paused = paused
-        self._controls.tell(Kind.NOTE, PAUSED if paused else "resumed: goals are started again")
+        self._controls.tell(NewsKind.NOTE, PAUSED if paused else "resumed: goals are started again")
 
     def _heed_budget(self, goals: Sequence[BatchGoal]) -> None:
         """See what goals have used that their own events did not say, and how late it is."""
@@ -347,7 +347,7 @@ class QueueWorker:
             self._repositories.leave()
             later = "goals go on at the next start, which has a budget of its own"
             words = later if self._has_more(goals) else "nothing is left to do"
-            self._controls.tell(Kind.BUDGET, f"{self._controls.over}: stopping; {words}")
+            self._controls.tell(NewsKind.BUDGET, f"{self._controls.over}: stopping; {words}")
 
     def _has_more(self, goals: Sequence[BatchGoal]) -> bool:
         """Tell whether another start would find anything to do by itself."""
@@ -365,7 +365,7 @@ class QueueWorker:
         if found is not None and (short := found.exceeds(self._purse.left)):
             self._is_forewarned = True
             flags = " and ".join(f"--max-{measure}" for measure in short)
-            self._controls.tell(Kind.NOTE, f"{flags} will probably not do: {found.words}")
+            self._controls.tell(NewsKind.NOTE, f"{flags} will probably not do: {found.words}")
 
     def _start(self, goals: Sequence[BatchGoal]) -> set[int]:
         """Claim what may start, as far as there are slots; what only has to be merged needs none. Tell which did."""
@@ -430,10 +430,10 @@ class QueueWorker:
         for number, blocker in held_back.items():
             reason = f"not started: {self._admission.account(known[number])} refuses us, see {known[blocker].label}"
             self._store.note(known[number], reason=reason)
-            self._controls.tell(Kind.NOTE, reason, known[number])
+            self._controls.tell(NewsKind.NOTE, reason, known[number])
         for number, parent in waits_in_vain(goals, held_back).items():
             words = f"waits for {parent.label} ({parent.name}), which is {parent.state}"
-            self._controls.tell(Kind.NOTE, words, known[number])
+            self._controls.tell(NewsKind.NOTE, words, known[number])
         if self._controls.fault is not None:
             raise self._controls.fault
         if (number := self._signals.first) is not None:

@@ -7,16 +7,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ralph.core.errors import QueueError
-from ralph.queue.budget import Purse
+from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import DbosEngine
-from ralph.queue.goal_task import Pursuing
+from ralph.queue.goal_task import GoalTask
 from ralph.queue.news import Bulletin, News, Worked
-from ralph.queue.paths import premises
+from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.scheduler import Admission, QueueWorker, WorkOrder
 from ralph.queue.store import Store
-from ralph.queue.worker_state import Controls, Gate, Posting, Rules, WorkerKit
+from ralph.queue.worker_state import AccountGate, BulletinWriter, Rules, WorkerKit, WorkerState
 from ralph.system.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
@@ -39,7 +39,7 @@ def serve(
 
     `beside` is a context that lasts as long as the work: it may ask how things stand, and leave a mark to end.
     """
-    place = premises(ralph_dir, store.queue_id)
+    place = queue_paths(ralph_dir, store.queue_id)
     place.clear()
 
     def publish(news: News) -> None:
@@ -47,25 +47,25 @@ def serve(
             store.publish(news)
         tell(news)
 
-    controls = Controls(order.slots, publish)
+    controls = WorkerState(order.slots, publish)
     kit = WorkerKit(
         store=store,
         engine=DbosEngine(db),
         premises=place,
         repositories=Repositories(lambda url: open_mirror(ralph_dir, url), controls.wake),
-        gate=Gate(time.time),
+        gate=AccountGate(time.time),
         controls=controls,
         rules=rules,
-        purse=Purse(order.budget, store.goals()),
+        purse=BatchBudget(order.budget, store.goals()),
     )
-    posting = Posting(store, controls, kit.gate, order.slots, kit.purse)
+    posting = BulletinWriter(store, controls, kit.gate, order.slots, kit.purse)
 
     with Signals().watched() as signals, beside(posting.bulletin, signals):
         store.be_patient(lambda: _ASKED_TO_END if signals.count else _patience(kit.purse))
         worker = QueueWorker(
             order,
             kit,
-            Pursuing(kit).pursue,
+            GoalTask(kit).pursue,
             admission=Admission(kit, agent),
             posting=posting,
             signals=signals,
@@ -74,7 +74,7 @@ def serve(
         return worker.work()
 
 
-def _patience(purse: Purse) -> float:
+def _patience(purse: BatchBudget) -> float:
     """How long a lock of somebody else's is waited for: meanwhile nobody sees that the time of the budget is over."""
     left = purse.left.seconds
     return _LOCKED_FOR if left is None else min(_LOCKED_FOR, max(_ASKED_TO_END, left))

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ralph.core.text import format_duration, format_money
 from ralph.queue.goals import CONFLICTS, RALPH, BatchGoal, Comment, Figures, State, waits_in_vain, whole_order
-from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.repos.remote import without_password
 
 LEAST = 3
@@ -73,7 +73,7 @@ def forecast(
     goals: Sequence[BatchGoal],
     done: Figures,
     slots: int,
-    sights: Mapping[int, Sight] | None = None,
+    sights: Mapping[int, GoalStatus] | None = None,
     now: float = 0.0,
 ) -> Forecast | None:
     """Foretell what the goals left will take with so many slots; None: too few are done, or none is left.
@@ -196,7 +196,7 @@ class Typical:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class QueueStats:
     """A queue in figures."""
 
     states: Mapping[State, int]
@@ -223,14 +223,14 @@ class Tally:
         }
 
 
-def tally(goals: Sequence[BatchGoal], agents: Mapping[int, str], comments: Iterable[Comment]) -> Tally:
+def tally(goals: Sequence[BatchGoal], agents: Mapping[int, str], comments: Iterable[Comment]) -> QueueStats:
     """Count; `agents` says who works on each goal, `comments` are all that were made."""
     done = [goal for goal in goals if goal.state is State.DONE]
     counts = Counter(goal.state for goal in goals)
     # A remark on conflicts says again what failed before it: that is counted already.
     remarks = [said.text for said in comments if said.author == RALPH and CONFLICTS not in said.text]
     faults = Counter(map(_fault, remarks))
-    return Tally(
+    return QueueStats(
         states={state: counts[state] for state in State if counts[state]},
         attempts=dict(sorted(Counter(goal.attempts for goal in done).items())),
         total=_sums(goals),

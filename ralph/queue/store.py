@@ -34,10 +34,10 @@ from ralph.queue.goals import (
     Register,
     State,
     Submission,
-    Taken,
+    SubmitResult,
     find_cycle,
     may_become,
-    taken,
+    submit,
 )
 from ralph.queue.news import Bulletin, News, decoded
 from ralph.queue.repos.remote import without_password
@@ -180,10 +180,10 @@ class Store:
 
     def _submit(
         self, connection: sa.Connection, register: Register, asked: Submission, state: State, *, alone: bool
-    ) -> tuple[int, Taken]:
+    ) -> tuple[int, SubmitResult]:
         latest = register.latest(asked.name, asked.repo)  # also of those of this submission that came before it
         there = None if latest is None else _one(connection, latest)
-        found = taken(asked, there, state, alone=alone)
+        found = submit(asked, there, state, alone=alone)
         values = {**found.changes, "updated_at": self._now()}
         if there is not None and not found.new:
             self._set(connection, there.id, values)

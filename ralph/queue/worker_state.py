@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ralph.core.errors import RalphError
-from ralph.core.status import Standing
+from ralph.core.status import RunStatus
 from ralph.core.text import instant, local_time
 from ralph.core.usage import Spend
-from ralph.queue.budget import Purse
+from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import Engine
 from ralph.queue.goals import BatchGoal, MergeMode
-from ralph.queue.news import Bulletin, Kind, News, Sight
-from ralph.queue.paths import Premises
+from ralph.queue.news import Bulletin, GoalStatus, News, NewsKind
+from ralph.queue.paths import QueuePaths
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.store import Store
 from ralph.system.notify import Occasion
@@ -52,7 +52,7 @@ class Rules:
 class Live:
     """A goal at work: where its run stands, and what the goal has used by now, its open session included."""
 
-    standing: Standing
+    standing: RunStatus
     cost_usd: float
     tokens: int
     started: float
@@ -62,7 +62,7 @@ class Live:
     """How long it had been worked on before."""
 
 
-class Child(Protocol):
+class ChildRun(Protocol):
     """A process that works on a goal."""
 
     def stop(self) -> None:
@@ -70,7 +70,7 @@ class Child(Protocol):
         ...
 
 
-class Controls:
+class WorkerState:
     """The scheduler's marks. Threads read them and leave their own; nobody waits for anybody here."""
 
     def __init__(self, slots: int, tell: Callable[[News], None]) -> None:
@@ -104,7 +104,7 @@ class Controls:
         self.woken = threading.Event()
         self._tell = tell
         self._telling = threading.Lock()
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, ChildRun] = {}
 
     @property
     def ending(self) -> bool:
@@ -123,7 +123,7 @@ class Controls:
                 self.cautions.pop(words, None)
 
     @contextlib.contextmanager
-    def at_work(self, goal: BatchGoal, child: Child) -> Generator[None]:
+    def at_work(self, goal: BatchGoal, child: ChildRun) -> Generator[None]:
         """Have a goal's child asked to end as soon as that is decided, by whoever decides it."""
         self._children[goal.id] = child
         try:
@@ -151,7 +151,7 @@ class Controls:
         while not (self.ending or self.requests(goal)) and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, MOMENT))
 
-    def tell(self, kind: Kind, text: str, goal: BatchGoal | None = None, event: Occasion | None = None) -> None:
+    def tell(self, kind: NewsKind, text: str, goal: BatchGoal | None = None, event: Occasion | None = None) -> None:
         with self._telling:
             self._tell(News(time.time(), kind, text, goal, event))
 
@@ -170,7 +170,7 @@ def not_started(account: str, until: float) -> str:
 
 
 @dataclass(slots=True)
-class Gate:
+class AccountGate:
     """The accounts that are held back, each until an instant or until the user has cleared the way."""
 
     now: Callable[[], float]
@@ -234,12 +234,12 @@ class WorkerKit:
 
     store: Store
     engine: Engine
-    premises: Premises
+    premises: QueuePaths
     repositories: Repositories
-    gate: Gate
-    controls: Controls
+    gate: AccountGate
+    controls: WorkerState
     rules: Rules
-    purse: Purse
+    purse: BatchBudget
 
 
 _PACE = 1.0
@@ -248,16 +248,16 @@ _SIGN_OF_LIFE = 5.0
 """Seconds after which one is written also if nothing is new in it: who watches tells by it that the worker lives."""
 
 
-class Posting:
+class BulletinWriter:
     """What one queue worker tells of itself."""
 
     def __init__(
         self,
         store: Store,
-        controls: Controls,
-        gate: Gate,
+        controls: WorkerState,
+        gate: AccountGate,
         slots: int,
-        purse: Purse,
+        purse: BatchBudget,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._controls, self._gate = store, controls, gate
@@ -299,10 +299,10 @@ class Posting:
         self._posted = (now.at, now)
 
 
-def _sight(live: Live) -> Sight:
+def _sight(live: Live) -> GoalStatus:
     stands = live.standing
     doing, since = stands.activity
-    return Sight(
+    return GoalStatus(
         doing=doing,
         since=(instant(since) if since else None) or live.started,
         until=stands.until,

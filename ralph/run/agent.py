@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph.agents import registry
-from ralph.agents.base import Account, Launch, Request, Runner
+from ralph.agents.base import AgentLog, Launch, Request, Runner
 from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.agents.registry import account_of
 from ralph.agents.transcript import Transcript
 from ralph.config.settings import Mode, Settings
 from ralph.core.errors import BlockedError, DiskError, UsageError
 from ralph.core.events import Tag, Text
-from ralph.core.guidance import Act, Helm
+from ralph.core.guidance import Act, Steering
 from ralph.core.limits import NO_BOUNDS, Allowance, Limits
 from ralph.core.text import timestamp
 from ralph.core.usage import Estimate, Prices, Spend, shipped
 from ralph.core.usage import parse as parse_prices
 from ralph.run.observers import Recorder, Screen
 from ralph.run.session import Logs, SessionKit
-from ralph.state.inbox import Mailbox
+from ralph.state.inbox import Inbox
 from ralph.state.journal import Journal
 from ralph.system import clock, environ
 from ralph.system.child import Child
-from ralph.system.clock import Nap, Patience
+from ralph.system.clock import Nap, VisibleWait
 from ralph.system.files import append_line, open_to_append, replace_file
 from ralph.system.guardian import Guardian
 from ralph.system.programs import ask
@@ -41,7 +41,7 @@ from ralph.system.signals import SIGINT, Signals, suspend
 from ralph.ui.console import Console, json_screen
 from ralph.ui.keys import WAKE_KEY, Keyboard
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Outlet, Relay, terminal
+from ralph.ui.terminal import Output, QueuedOutput, terminal
 
 if TYPE_CHECKING:
     from ralph.ui.live import LiveView
@@ -179,7 +179,7 @@ def _read_prices(root: Path) -> Prices:
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
-def recall(account: Account | None, session_id: str, log: Path) -> list[bytes]:
+def own_log_of(account: AgentLog | None, session_id: str, log: Path) -> list[bytes]:
     """The last line that tells the session's use, if there is one; it is in the raw log before anyone parses it."""
     line = b"" if account is None else _last_line(account, session_id)
     if not line:
@@ -189,7 +189,7 @@ def recall(account: Account | None, session_id: str, log: Path) -> list[bytes]:
     return [line]
 
 
-def _last_line(account: Account, session_id: str) -> bytes:
+def _last_line(account: AgentLog, session_id: str) -> bytes:
     if not _SESSION_ID.fullmatch(session_id):  # it came from the agent, and becomes part of a path
         return b""
     pattern = account.pattern.format(session_id=glob.escape(session_id))
@@ -205,7 +205,7 @@ def _last_line(account: Account, session_id: str) -> bytes:
     return last
 
 
-class Stage:
+class AgentHost:
     """Starts agents in one work tree, and shows what they do: to a person, or as events to a program."""
 
     def __init__(self, root: Path, detail: Detail, *, as_json: bool) -> None:
@@ -213,12 +213,12 @@ class Stage:
         self.guardian = Guardian()
         self.signals = Signals(self._wake)
         self._agent: Child | None = None
-        self.started = clock.passed()
+        self.started = clock.monotonic_with_sleep()
         self._as_json = as_json
         self._detail = detail
         self._place = terminal(sys.stdout, environ.inherited())
-        self._outlet = Outlet(sys.stdout, in_haste=lambda: self.signals.count > 0)
-        self._relay = Relay(self._outlet)
+        self._outlet = Output(sys.stdout, in_haste=lambda: self.signals.count > 0)
+        self._relay = QueuedOutput(self._outlet)
         self._console = Console(self._relay, detail, str(root))
         self._view: LiveView | None = None
         self._asked: deque[Act] = deque()
@@ -228,7 +228,7 @@ class Stage:
     @property
     def seconds(self) -> float:
         """How long this start has taken."""
-        return clock.passed() - self.started
+        return clock.monotonic_with_sleep() - self.started
 
     @property
     def greets(self) -> bool:
@@ -245,7 +245,7 @@ class Stage:
         return [self._asked.popleft() for _ in range(len(self._asked))]
 
     @contextlib.contextmanager
-    def live(self, limits: Limits, spent: Spend, mailbox: Mailbox) -> Generator[None]:
+    def live(self, limits: Limits, spent: Spend, mailbox: Inbox) -> Generator[None]:
         """Have a view drawn, where there is a terminal for it and a person to look; its keys go to the mailbox."""
         self.finish_lines()  # a view has the terminal to itself
         if not self.greets or not self._place.lively:
@@ -254,12 +254,12 @@ class Stage:
             finally:
                 self.finish_lines()
             return
-        from ralph.ui.footer import Bit, Reins
-        from ralph.ui.live import Course, Ground, LiveView
+        from ralph.ui.footer import Bit, RunKeys
+        from ralph.ui.live import LiveRun, LiveTerminal, LiveView
 
         bit = Bit(
             ask=lambda act: mailbox.post(act, "", timestamp(time.time()), by_key=True),
-            helm=Helm(mailbox.anew().read),
+            helm=Steering(mailbox.anew().read),
             end=self._quit,
             is_ending=lambda: self.signals.count > 0,
         )
@@ -267,11 +267,11 @@ class Stage:
         def continued() -> int:
             return self.signals.continued
 
-        ground = Ground(
+        ground = LiveTerminal(
             self._outlet, sys.stdin, sys.stdout, self._place.colour, continued, suspend=lambda: suspend(continued)
         )
-        course = Course(limits, spent, str(self.root), lambda: self.seconds, time.time)
-        self._view = LiveView(ground, course, Reins(bit, self._detail), self._console)
+        course = LiveRun(limits, spent, str(self.root), lambda: self.seconds, time.time)
+        self._view = LiveView(ground, course, RunKeys(bit, self._detail), self._console)
         try:
             yield
         finally:
@@ -307,16 +307,16 @@ class Stage:
             estimate=agent.estimate,
             unpriced=unpriced,
             start=self._start,
-            recall=lambda session_id, logs: recall(account, session_id, logs.stdout),
+            recall=lambda session_id, logs: own_log_of(account, session_id, logs.stdout),
             observe=recorder,
-            clock=clock.passed,
+            clock=clock.monotonic_with_sleep,
             stop_requests=lambda: self.signals.count,
             idle_timeout=agent.settings.idle_timeout,
             timeout=agent.settings.iteration_timeout,
         )
 
-    def patience(self, recorder: Recorder) -> Patience:
-        return Patience(recorder, now=time.time, rest=self._rest, interrupted=lambda: self.signals.first)
+    def patience(self, recorder: Recorder) -> VisibleWait:
+        return VisibleWait(recorder, now=time.time, rest=self._rest, interrupted=lambda: self.signals.first)
 
     @contextlib.contextmanager
     def _rest(self) -> Generator[Nap]:

@@ -8,18 +8,18 @@ from pathlib import Path
 import typer
 
 from ralph.config import paths, settings
-from ralph.config.environment import Beginning, passed_over, stands, surround
+from ralph.config.environment import Beginning, agent_environment, passed_over, stands
 from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
 from ralph.core.errors import Interrupted, UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
-from ralph.run.agent import Stage, refusing_a_bad_disk
+from ralph.run.agent import AgentHost, refusing_a_bad_disk
 from ralph.run.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.state import project
 from ralph.system import environ
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Outlet, visible
+from ralph.ui.terminal import Output, visible
 
 
 def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
@@ -38,7 +38,7 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
             "there is no check here", "write .ralph/check and make it executable, or name one with --check"
         )
     setup = find_setup(repo.root, timeout=chosen.check_timeout)
-    stage = Stage(repo.root, Detail.QUIET, as_json=as_json)
+    stage = AgentHost(repo.root, Detail.QUIET, as_json=as_json)
     with stage.guardian, stage.signals.watched():
         around = _environment(repo, stage, env, timeout=chosen.envrc_timeout, trusting=trusting)
         require_program(check, repo.root, around.get("PATH", ""))
@@ -49,12 +49,12 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
 
 
 def _environment(
-    repo: Repo, stage: Stage, env: Mapping[str, str], *, timeout: float, trusting: bool
+    repo: Repo, stage: AgentHost, env: Mapping[str, str], *, timeout: float, trusting: bool
 ) -> Mapping[str, str]:
     """The environment of the check; what is to be said of it goes to stderr."""
     envrc = stands(repo.root, env)
     with refusing_a_bad_disk():
-        around = surround(
+        around = agent_environment(
             envrc,
             env,
             guardian=stage.guardian,
@@ -72,12 +72,12 @@ def _environment(
     return around.env
 
 
-def _screen(stage: Stage) -> Callable[[bytes], None]:
-    outlet = Outlet(sys.stdout, in_haste=lambda: stage.signals.count > 0)
+def _screen(stage: AgentHost) -> Callable[[bytes], None]:
+    outlet = Output(sys.stdout, in_haste=lambda: stage.signals.count > 0)
     return lambda printed: outlet.write(visible(printed.decode("utf-8", "replace")))
 
 
-def _run(check: Check, stage: Stage, env: Mapping[str, str], show: Callable[[bytes], None] | None) -> CheckReport:
+def _run(check: Check, stage: AgentHost, env: Mapping[str, str], show: Callable[[bytes], None] | None) -> CheckReport:
     report = run_check(
         check,
         guardian=stage.guardian,

@@ -7,15 +7,15 @@ from typing import Protocol
 from ralph.agents.base import Request
 from ralph.core.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
-from ralph.core.guidance import Helm, Receipt
+from ralph.core.guidance import Receipt, Steering
 from ralph.core.limits import Limit, Limits, limit_reached
 from ralph.core.run import CheckRecord, Iteration, Run, RunResult, commit_message
-from ralph.core.stall import Mark, words_of
+from ralph.core.stall import StallMark, words_of
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
-from ralph.system.clock import Patience
+from ralph.run.session import Logs, SessionKit, SessionReport, run_session
+from ralph.system.clock import VisibleWait
 
 
 class Committed(Protocol):
@@ -77,14 +77,14 @@ class Kit:
     """A digest of all that was committed other than by this run: on other branches, in repositories within this one."""
     observe: Callable[[Event], None]
     meter: Callable[[], Meter]
-    helm: Helm
-    patience: Patience
+    helm: Steering
+    patience: VisibleWait
     elapsed: Callable[[], float]
     random: Callable[[], float]
     new_id: Callable[[], str]
 
 
-def pursue(run: Run, kit: Kit) -> RunResult:
+def run_goal(run: Run, kit: Kit) -> RunResult:
     """Hold fresh sessions on the goal until one is proven done or a limit is reached."""
     if (claim := run.unchecked_claim) is not None:
         run = _prove(run, claim, kit)
@@ -173,7 +173,7 @@ def _hold(run: Run, kit: Kit, *, shrunk: bool) -> SessionReport:
     request = kit.request(run, kit.new_id(), shrunk)
     logs = kit.open_logs(run)
     kit.observe(IterationStarted(run.iteration, request.session_id, str(logs.stdout)))
-    return hold_session(request, logs, kit.session)
+    return run_session(request, logs, kit.session)
 
 
 def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list[str]]:
@@ -275,7 +275,7 @@ def _acknowledged(run: Run, answer: Answer, kit: Kit) -> Run:
 def _take_stock(run: Run, answer: Answer, kit: Kit) -> Run:
     """See whether the iteration came to more than an earlier one."""
     check = "" if run.check is None else f"{run.check.exit_code} {run.check.output}"
-    mark = Mark(words_of(answer.summary, check), run.tip or "")
+    mark = StallMark(words_of(answer.summary, check), run.tip or "")
     return run.stood(run.standstill.after(mark, same_tree=kit.same_tree, elsewhere=kit.elsewhere))
 
 

@@ -14,7 +14,7 @@ from ralph.core.run import RunResult
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter, Spend
 from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
-from ralph.ui.terminal import Outlet, visible
+from ralph.ui.terminal import Output, visible
 
 
 class RunNotices:
@@ -75,7 +75,7 @@ class RunNotices:
 
 def note_on_stderr(fault: str) -> None:
     """Say that a notification failed where stdout is for programs."""
-    Outlet(sys.stderr).write(f"note: {visible(fault)}\n")
+    Output(sys.stderr).write(f"note: {visible(fault)}\n")
 
 
 class EventLog(Protocol):

@@ -78,7 +78,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RunRequest:
     """What the user wants done, and where."""
 
     flags: RunFlags
@@ -98,7 +98,7 @@ class Asked:
 class Prepared:
     """Everything that is settled before a run begins."""
 
-    asked: Asked
+    asked: RunRequest
     repo: Repo
     agent: ChosenAgent
     check: Check | None
@@ -129,7 +129,7 @@ class Prepared:
         return self.check.label if self.check else ""
 
 
-def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
+def look(flags: RunFlags, written: Mapping[str, object]) -> RunRequest:
     """Find out what is asked for; refuse what can be refused before the repository is known."""
     _refuse_contradictions(flags, written)
     env = environ.without_redirections()
@@ -137,7 +137,7 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
         refuse_sessions(env)
     goal = read_goal(flags.goal)
     ralph_dir = paths.ralph_dir(env)
-    asked = Asked(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)
+    asked = RunRequest(flags, written, goal, _find_place(flags, goal, ralph_dir), env, ralph_dir)
     if asked.place.branch is not None:
         require_branch_name(asked.place.branch)
     if ralph_dir.resolve().is_relative_to(asked.place.root) and asked.place.url is None:
@@ -150,7 +150,7 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> Asked:
     return asked
 
 
-def settle(asked: Asked, repo: Repo) -> Prepared:
+def settle(asked: RunRequest, repo: Repo) -> Prepared:
     """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
     project.require_plain_directory(repo.root)
     agent = choose_agent(asked.settings_at(repo.root), repo.root, asked.env)
@@ -162,7 +162,7 @@ def settle(asked: Asked, repo: Repo) -> Prepared:
     return Prepared(asked, repo, agent, check, asked.env)
 
 
-def dry_run(asked: Asked) -> None:
+def dry_run(asked: RunRequest) -> None:
     """Print the prompt and the command of a first session; start nothing."""
     root, env = asked.place.root, asked.env
     agent = choose_agent(asked.settings_at(root if root.is_dir() else None), root, env)
@@ -210,7 +210,7 @@ def _find_place(flags: RunFlags, goal: Goal, ralph_dir: Path) -> Place:
     return Place(clone_path(ralph_dir / "clones", url, goal.name), url, branch or f"ralph/{goal.name}")
 
 
-def _find_check(asked: Asked, root: Path, chosen: Settings) -> Check | None:
+def _find_check(asked: RunRequest, root: Path, chosen: Settings) -> Check | None:
     check = None
     if not asked.flags.no_check:
         # Where there is a .envrc, that may be what puts the check's program on PATH: it is looked for later.

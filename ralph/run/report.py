@@ -13,7 +13,7 @@ from ralph.agents.base import OWN_TRANSCRIPTS
 from ralph.core.errors import RalphError
 from ralph.core.limits import Limit, Reasoning, told_limits
 from ralph.core.run import Run, RunResult
-from ralph.core.status import Stopwatch
+from ralph.core.status import TimeSpent
 from ralph.core.text import both_ends, fenced, format_duration, format_money, plural
 from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
@@ -103,7 +103,7 @@ def _unheld(agent: ChosenAgent) -> Lines:
         yield "note", f"modes.worker.system_prompt_file is not used: {chosen.agent} does not take one"
 
 
-def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: Stopwatch, *, continued: bool) -> Lines:
+def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: TimeSpent, *, continued: bool) -> Lines:
     """The last words of a run, as labelled lines; `seconds` and `watch` are of this start, all else of the run."""
     run = result.run
     facts = [plural(len(run.history.iterations), "iteration")]
@@ -139,7 +139,7 @@ def next_steps(result: RunResult, prepared: Prepared) -> Iterator[str]:
         yield f"go on where it ended: {_again()}"
 
 
-def _times(seconds: float, watch: Stopwatch) -> str:
+def _times(seconds: float, watch: TimeSpent) -> str:
     """How long it took, and what for; what was not there is not said."""
     parts = {"model": watch.model, "tools": watch.tools, "check": watch.check, "waiting": watch.waiting}
     split = ", ".join(f"{name} {format_duration(part)}" for name, part in parts.items() if part)

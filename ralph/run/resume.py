@@ -16,7 +16,7 @@ from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money, timestamp
 from ralph.core.usage import Meter, Spend
 from ralph.run import summarizer
-from ralph.run.agent import estimate, recall
+from ralph.run.agent import estimate, own_log_of
 from ralph.run.prepare import Prepared
 from ralph.run.summarizer import SUMMARIZER, Unusable
 from ralph.state.journal import Journal, Saved, mode_of
@@ -77,7 +77,7 @@ def reconciled(run: Run, commits: Sequence[Commit], through: int | None = None) 
 def spend_in_log(
     log: Path, transcript: Transcript, price: Callable[[Usage], Usage], recall: Callable[[str], Sequence[bytes]]
 ) -> Spend:
-    """Count what a session reported in its raw log, by the same path as when it ran; `recall` adds its own account."""
+    """Count what a session reported in its raw log, as when it ran; `recall` adds what the agent kept itself."""
     meter, session = Meter(), ""
 
     def lines() -> Iterator[bytes | Oversized]:
@@ -264,5 +264,5 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
         log,
         transcript,
         estimate(prepared.agent.prices, model, name),
-        lambda session_id: recall(account, session_id, log),
+        lambda session_id: own_log_of(account, session_id, log),
     )

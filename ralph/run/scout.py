@@ -7,8 +7,8 @@ from ralph.agents.base import Request
 from ralph.core.events import Event, Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
 from ralph.core.verdict import Reply, Verdict, without_promise
-from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
-from ralph.system.clock import Patience
+from ralph.run.session import Logs, SessionKit, SessionReport, run_session
+from ralph.system.clock import VisibleWait
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ScoutKit:
     renew: Callable[[], object]
     """Give the next session a tree that no session has changed."""
     observe: Callable[[Event], None]
-    patience: Patience
+    patience: VisibleWait
     woken: Callable[[], bool]
     """Whether the user will not wait any longer."""
     random: Callable[[], float]
@@ -45,7 +45,7 @@ def scout(kit: ScoutKit) -> Survey:
     """Hold sessions until one has drawn a map, or the failure table says that none will."""
     tries = Tries()
     while True:
-        report = hold_session(kit.request(kit.new_id()), kit.open_logs(), kit.session)
+        report = run_session(kit.request(kit.new_id()), kit.open_logs(), kit.session)
         kit.patience.leave_if_interrupted()
         match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random()):
             case Finished():

@@ -23,7 +23,7 @@ from ralph.core.events import (
     TurnEnded,
     Usage,
 )
-from ralph.core.failures import OUT_OF_MONEY, Ending, Evidence, classify, correctable, interrupted
+from ralph.core.failures import OUT_OF_MONEY, Evidence, SessionEnd, classify, correctable, interrupted
 from ralph.core.limits import Bound, Calls, Measure, Used
 from ralph.core.ndjson import Oversized
 from ralph.core.text import format_duration
@@ -109,14 +109,14 @@ class SessionReport:
     """What came of a session; `text` is its last word, `degraded` when only the stream had one."""
 
     session_id: str
-    ending: Ending
+    ending: SessionEnd
     text: str
     degraded: bool
     denials: tuple[Denial, ...]
     log: Path
 
 
-def hold_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
+def run_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
     """Hold one session to its end: every line heard is observed, every process of it is gone when this returns."""
     talk = _Conversation(kit, request, session_id=request.session_id)
     watch = _Watch(kit, started=kit.clock())

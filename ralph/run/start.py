@@ -4,29 +4,29 @@ import contextlib
 import time
 from dataclasses import replace
 
-from ralph.config.environment import Beginning, passed_over, stands, surround
+from ralph.config.environment import Beginning, agent_environment, passed_over, stands
 from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
 from ralph.core.events import Guided, RunEnded, RunStarted, Tag, Text
-from ralph.core.guidance import Act, Receipt, Word
+from ralph.core.guidance import Act, Instruction, Receipt
 from ralph.core.run import Run, RunResult
-from ralph.core.status import Stopwatch
+from ralph.core.status import TimeSpent
 from ralph.core.text import both_ends, timestamp
 from ralph.git.repo import changes, open_repo
-from ralph.run.agent import Stage, refusing_a_bad_disk, version_of
+from ralph.run.agent import AgentHost, refusing_a_bad_disk, version_of
 from ralph.run.check import require_program
-from ralph.run.loop import STALLED, pursue
+from ralph.run.loop import STALLED, run_goal
 from ralph.run.observers import Recorder, RunNotices, note_on_stderr
-from ralph.run.prepare import Asked, RunFlags, settle
+from ralph.run.prepare import RunFlags, RunRequest, settle
 from ralph.run.report import Facts, dossier, farewell, greeting, next_steps
 from ralph.run.resume import TakenUp, find_unfinished, new_run_id, refuse_mismatch, take_up
 from ralph.run.throwaway import clean_up_after_a_kill
-from ralph.run.workspace import Workplace
+from ralph.run.workspace import Workspace
 from ralph.state import project
-from ralph.state.inbox import Mailbox
+from ralph.state.inbox import Inbox
 from ralph.state.journal import Damaged, Journal, Saved
 from ralph.state.lock import RepoLock
-from ralph.state.project import EXCLUDES, Windows, listed
+from ralph.state.project import EXCLUDES, ProjectLinks, listed
 from ralph.system.files import replace_file
 from ralph.ui.render import Detail
 
@@ -35,18 +35,18 @@ _PATIENCE_WITH_GIT = 10.0
 """Seconds that a start gives a git at work to end: the commit that a ralph killed with -9 had begun goes on."""
 
 
-class Pursuit:
+class RunStart:
     """One start of a run, from what is refused before anything is written to the last words."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RunRequest) -> None:
         self.asked = asked
         self.goal = asked.goal
         directory = asked.ralph_dir / "runs" / repo_key(asked.place.root)
         self.lock = RepoLock(directory, self.goal.name, asked.place.root)
         self.journal = Journal(directory / self.goal.name)
-        self.windows = Windows(asked.place.root)
-        self.watch = Stopwatch()
-        self.stage = Stage(asked.place.root, _detail(asked.flags), as_json=asked.flags.json)
+        self.windows = ProjectLinks(asked.place.root)
+        self.watch = TimeSpent()
+        self.stage = AgentHost(asked.place.root, _detail(asked.flags), as_json=asked.flags.json)
         self.notices = RunNotices(self.goal, asked.place.root)
 
     def carry_out(self) -> int:
@@ -54,7 +54,7 @@ class Pursuit:
             with refusing_a_bad_disk():
                 self._refuse_early()
                 held.enter_context(self.lock)
-                self._mail_before = Mailbox(self.journal.directory).size
+                self._mail_before = Inbox(self.journal.directory).size
                 clean_up_after_a_kill(self.asked.place.root, self.journal.directory.parent)
                 held.enter_context(self.stage.guardian)
                 held.callback(self._end_notices)  # before the guardian's end, which is that of all that ralph started
@@ -143,7 +143,7 @@ class Pursuit:
         self.envrc = stands(root, env)
         self.beginning = Beginning(None) if saved is None else Beginning.of(self.journal.directory)
         trusting = self.asked.flags.trust_envrc
-        around = surround(
+        around = agent_environment(
             self.envrc,
             env,
             guardian=self.stage.guardian,
@@ -176,7 +176,7 @@ class Pursuit:
                 run = run.noted(said[-1])
         self.journal.open()
         for word in waiting:
-            Mailbox(self.journal.directory).post(word.act, word.text, timestamp(time.time()))
+            Inbox(self.journal.directory).post(word.act, word.text, timestamp(time.time()))
         self.beginning.keep(self.envrc, self.journal.directory)
         self.repo.exclude(EXCLUDES)
         snapshot = project.take(self.repo.root)
@@ -187,24 +187,24 @@ class Pursuit:
                 said.append("an interrupted session left changes in the tree; they stay, and the agent is told")
                 run = run.noted("An earlier session was cut off; what it left in the tree is still there, uncommitted.")
         self.windows.link_run(self.goal.name, self.journal.directory)
-        mailbox = Mailbox(self.journal.directory, run.heard, stale=0 if saved is None else self._mail_before)
+        mailbox = Inbox(self.journal.directory, run.heard, stale=0 if saved is None else self._mail_before)
         counted = taken_up.counted
-        self.workplace = Workplace(
+        self.workplace = Workspace(
             self.prepared, self.stage, self.journal, mailbox, run=run, snapshot=snapshot, counted=counted
         )
         self.workplace.save(run, durable=True)
         return run, said
 
-    def _archive(self) -> tuple[list[Word], list[str]]:
+    def _archive(self) -> tuple[list[Instruction], list[str]]:
         """Move the last run aside; return what the user told it and no session heard, and what is to be said of it."""
         last = self.journal.load()
         if (moved := self.journal.archive()) is None:
             return [], []
         heard = last.run.heard if isinstance(last, Saved) else 0
         untold = [item for item in last.run.guidance if item.told == 0] if isinstance(last, Saved) else []
-        waiting = [Word(item.number, Act.TELL, item.text) for item in untold]
+        waiting = [Instruction(item.number, Act.TELL, item.text) for item in untold]
         said = [f"the last run was archived: {moved}"] if self.asked.flags.fresh else []
-        return [*waiting, *Mailbox(moved, heard, stale=self._mail_before).read()], said
+        return [*waiting, *Inbox(moved, heard, stale=self._mail_before).read()], said
 
     def _pause(self, seconds: float) -> None:
         if (number := self.stage.signals.first) is not None:
@@ -233,7 +233,7 @@ class Pursuit:
 
     def _pursue(self, run: Run, recorder: Recorder) -> int:
         try:
-            result = pursue(run, self.workplace.kit(recorder))
+            result = run_goal(run, self.workplace.kit(recorder))
         except Interrupted as stopped:
             words = f"stopped by {'q' if self.stage.quit_by_key else stopped.name}"
             result = RunResult(self.workplace.last_saved, stopped.exit_code, words, proven=False)

@@ -14,7 +14,7 @@ from ralph.core.run import Run
 from ralph.core.summary import Rhythm, Summary, written
 from ralph.core.usage import Meter
 from ralph.core.verdict import Reply, Verdict
-from ralph.run.session import Logs, SessionKit, SessionReport, hold_session
+from ralph.run.session import Logs, SessionKit, SessionReport, run_session
 from ralph.system.files import replace_file
 
 
@@ -59,7 +59,7 @@ def condense(run: Run, kit: CondensingKit, *, shrink: bool = False) -> Run | Non
         request = kit.request(run, through, kit.new_id())
         logs = kit.open_logs(run)
         kit.observe(SummaryStarted(through, request.session_id, str(logs.stdout)))
-        report = hold_session(request, logs, kit.session)
+        report = run_session(request, logs, kit.session)
     except DiskError:  # the next session would have no log either
         raise
     except RalphError as error:

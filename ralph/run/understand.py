@@ -12,7 +12,7 @@ from pathlib import Path
 from ralph import __version__
 from ralph.agents.base import Request
 from ralph.config import settings
-from ralph.config.environment import Beginning, Surroundings, passed_over, stands, surround
+from ralph.config.environment import AgentEnvironment, Beginning, agent_environment, passed_over, stands
 from ralph.config.paths import ralph_dir as paths_ralph_dir
 from ralph.config.paths import repo_key
 from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
@@ -21,7 +21,7 @@ from ralph.core.guidance import Act
 from ralph.core.text import format_duration, format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.git.repo import Repo, open_repo
-from ralph.run.agent import Stage, choose_agent, refusing_a_bad_disk, require_file
+from ralph.run.agent import AgentHost, choose_agent, refusing_a_bad_disk, require_file
 from ralph.run.observers import Recorder, note_on_stderr
 from ralph.run.prompts import MAP, Prompts
 from ralph.run.report import introduction, spent_tokens
@@ -46,7 +46,7 @@ class SurveyFlags:
     detail: Detail
 
 
-class Surveying:
+class Understand:
     """A pass: its collaborators, and what each step of it means on disk."""
 
     def __init__(self, flags: SurveyFlags, written: Mapping[str, object]) -> None:
@@ -63,7 +63,7 @@ class Surveying:
         at = timestamp(time.time()).replace(":", "")
         self.kept_map = self.journal.directory / f"codebase-map-{at}.md"
         self.keeps_a_map = False
-        self.stage = Stage(self.clone.path, flags.detail, as_json=flags.json)
+        self.stage = AgentHost(self.clone.path, flags.detail, as_json=flags.json)
 
     def carry_out(self) -> int:
         self.lock.probe()
@@ -87,12 +87,12 @@ class Surveying:
                 recorder(Text(Tag.SYS, note))
             return self._survey(recorder)
 
-    def _surround(self) -> Surroundings:
+    def _surround(self) -> AgentEnvironment:
         """Settle the environment of the agent before the tree is copied: `.envrc` may add to the tree.
 
         It is evaluated in the user's repository, where it is trusted; what it names there, PATH say, stays there.
         """
-        around = surround(
+        around = agent_environment(
             stands(self.root, self.env),
             self.env,
             guardian=self.stage.guardian,

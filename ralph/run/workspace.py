@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ralph.agents.base import Request
 from ralph.core.events import CheckStarted, Event, SessionStarted
-from ralph.core.guidance import Helm, Word
+from ralph.core.guidance import Instruction, Steering
 from ralph.core.limits import Allowance, allowance, for_summary
 from ralph.core.run import Run
 from ralph.core.summary import Summary
@@ -16,27 +16,27 @@ from ralph.core.text import timestamp
 from ralph.git import repo
 from ralph.git.repo import elsewhere, same_tree
 from ralph.run import summarizer
-from ralph.run.agent import Stage
+from ralph.run.agent import AgentHost
 from ralph.run.check import CheckReport, run_check
 from ralph.run.loop import Kit
 from ralph.run.observers import Recorder
 from ralph.run.prepare import Prepared
 from ralph.run.prompts import Prompts
 from ralph.run.summarizer import SUMMARIZER, CondensingKit, condense
-from ralph.state.inbox import Mailbox
+from ralph.state.inbox import Inbox
 from ralph.state.journal import Journal, LogFiles, mode_of
-from ralph.state.project import Snapshot, Windows, listed
+from ralph.state.project import ProjectLinks, Snapshot, listed
 
 
-class Workplace:
+class Workspace:
     """Where a run works: its repository, its directory, the stage; bound together for the loop."""
 
     def __init__(
         self,
         prepared: Prepared,
-        stage: Stage,
+        stage: AgentHost,
         journal: Journal,
-        mailbox: Mailbox,
+        mailbox: Inbox,
         *,
         run: Run,
         snapshot: Snapshot,
@@ -46,7 +46,7 @@ class Workplace:
         self.prepared, self.stage, self.journal = prepared, stage, journal
         self.goal, self.repo, self.settings = prepared.goal, prepared.repo, prepared.settings
         self.last_saved = run
-        self._windows = Windows(self.repo.root)
+        self._windows = ProjectLinks(self.repo.root)
         self.mailbox = mailbox
         self._snapshot = snapshot
         self._counted = counted
@@ -75,16 +75,16 @@ class Workplace:
             elsewhere=lambda: elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
             observe=recorder,
             meter=lambda: recorder.meter,
-            helm=Helm(self._hear),
+            helm=Steering(self._hear),
             patience=self.stage.patience(recorder),
             elapsed=lambda: self.stage.seconds,
             random=random.random,
             new_id=lambda: str(uuid.uuid4()),
         )
 
-    def _hear(self) -> list[Word]:
+    def _hear(self) -> list[Instruction]:
         """The words since the last time, and the key that ends a wait where there is no view."""
-        return [*self.mailbox.read(), *(Word(0, act, by_key=True) for act in self.stage.take_asked())]
+        return [*self.mailbox.read(), *(Instruction(0, act, by_key=True) for act in self.stage.take_asked())]
 
     def _condensing_kit(self, recorder: Recorder) -> CondensingKit:
         agent = self.prepared.agent

@@ -8,14 +8,14 @@ import fcntl
 from pathlib import Path
 
 from ralph.core import ndjson
-from ralph.core.guidance import Act, Word
+from ralph.core.guidance import Act, Instruction
 from ralph.system.files import append_line, open_to_append
 
 _FILE = "steering.jsonl"
 _KEY = "key"
 
 
-class Mailbox:
+class Inbox:
     """The words to one run; nothing is ever taken out."""
 
     def __init__(self, directory: Path, heard: int = 0, stale: int = 0) -> None:
@@ -25,9 +25,9 @@ class Mailbox:
         self._stale = stale
         self._read = 0
 
-    def anew(self) -> "Mailbox":
+    def anew(self) -> "Inbox":
         """The same words for another reader."""
-        return Mailbox(self._path.parent, self._heard, self._stale)
+        return Inbox(self._path.parent, self._heard, self._stale)
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class Mailbox:
             append_line(file, ndjson.encode_line({"number": number, "at": at, "act": act, "text": text, **how}))
         return number
 
-    def read(self) -> list[Word]:
+    def read(self) -> list[Instruction]:
         """The words since the last time; a line that is still being written is left for the next."""
         try:
             if self._path.stat().st_size == self._read:  # looked at five times a second while a run waits
@@ -63,9 +63,9 @@ class Mailbox:
         return [word for word in words if word and (word.act is Act.TELL or word.number > self._stale)]
 
 
-def _word(number: int, line: bytes) -> Word | None:
+def _word(number: int, line: bytes) -> Instruction | None:
     with contextlib.suppress(ndjson.Malformed, ValueError):
         entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
         act, text, at = (ndjson.text(entry.get(name)) for name in ("act", "text", "at"))
-        return Word(number, Act(act), text, by_key=entry.get("by") == _KEY, at=at)
+        return Instruction(number, Act(act), text, by_key=entry.get("by") == _KEY, at=at)
     return None

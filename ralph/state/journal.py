@@ -18,7 +18,7 @@ from ralph.core.events import Event
 from ralph.core.guidance import Guidance
 from ralph.core.records import to_json
 from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
-from ralph.core.stall import Mark, Standstill
+from ralph.core.stall import Stall, StallMark
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
@@ -380,16 +380,16 @@ def _guidance(item: object) -> Guidance:
     return Guidance(ndjson.count(entry.get("number")), ndjson.text(entry.get("text")), ndjson.count(entry.get("told")))
 
 
-def _standstill(entry: Mapping[str, object]) -> Standstill:
+def _standstill(entry: Mapping[str, object]) -> Stall:
     marks = [ndjson.mapping(mark) for mark in ndjson.sequence(entry.get("marks"))]
-    return Standstill(
-        tuple(Mark(ndjson.text(mark.get("words")), ndjson.text(mark.get("commit"))) for mark in marks),
+    return Stall(
+        tuple(StallMark(ndjson.text(mark.get("words")), ndjson.text(mark.get("commit"))) for mark in marks),
         ndjson.count(entry.get("idle")),
         ndjson.text(entry.get("elsewhere")),
     )
 
 
-def _standstill_entry(standstill: Standstill) -> dict[str, object]:
+def _standstill_entry(standstill: Stall) -> dict[str, object]:
     """Written out: `asdict` on fifty marks took a quarter of ralph's own time in an iteration."""
     marks = [{"words": mark.words, "commit": mark.commit} for mark in standstill.marks]
     return {"marks": marks, "idle": standstill.idle, "elsewhere": standstill.elsewhere}

@@ -20,7 +20,7 @@ _TAIL = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KnownRun:
     """A run and its directory; `pid` is None when nobody is at it."""
 
     goal: str
@@ -46,16 +46,16 @@ class Roster:
     runs: Path
     here: Path | None
 
-    def live(self) -> list[Entry]:
+    def live(self) -> list[KnownRun]:
         """The runs that are under way on this machine."""
         return [entry for entry in self._all() if entry.is_live]
 
-    def known(self) -> list[Entry]:
+    def known(self) -> list[KnownRun]:
         """The live runs, and those of the repository that the user stands in."""
         own = self._own
         return [entry for entry in self._all() if entry.is_live or entry.directory.parent == own]
 
-    def find_live(self, asked: str | None) -> Entry:
+    def find_live(self, asked: str | None) -> KnownRun:
         """The live run that the user means; refuse if that is none or several."""
         if asked is None:
             return _one_of(self.live(), "no run is live", "start one: ralph run GOAL.md")
@@ -65,7 +65,7 @@ class Roster:
         why = "it is not under way" if meant else "there is none"
         return _one_of(live, f"no live run of {asked}: {why}", others)
 
-    def find(self, asked: str | None) -> Entry:
+    def find(self, asked: str | None) -> KnownRun:
         """The run that the user means, live or not; without a name a live one."""
         if asked is None:
             return self.find_live(None)
@@ -73,7 +73,7 @@ class Roster:
         live = [entry for entry in meant if entry.is_live]
         return _one_of(live or meant, f"there is no run of {asked}", "see which there are: ralph status")
 
-    def _meant(self, asked: str) -> list[Entry]:
+    def _meant(self, asked: str) -> list[KnownRun]:
         """The runs that the user may mean: by a goal's file that one, by its name those of the repository around him.
 
         Only where that has none of the name are those elsewhere meant.
@@ -91,7 +91,7 @@ class Roster:
     def _own(self) -> Path | None:
         return None if self.here is None else self.runs / repo_key(self.here)
 
-    def _all(self) -> Iterator[Entry]:
+    def _all(self) -> Iterator[KnownRun]:
         for group in sorted(self.runs.glob("*")) if self.runs.is_dir() else []:
             owner = lock.holder(group)
             for directory in sorted(group.glob("[a-z0-9]*")):
@@ -100,7 +100,7 @@ class Roster:
                     pid, since = (None, 0.0) if at_it is None else (at_it.pid, at_it.since)
                     record = _record(directory)
                     goal_path, repo = ndjson.text(record.get("goal_path")), ndjson.text(record.get("repo"))
-                    yield Entry(directory.name, goal_path, directory, pid, repo, since)
+                    yield KnownRun(directory.name, goal_path, directory, pid, repo, since)
 
 
 def latest_events(directory: Path) -> list[tuple[Event, str]]:
@@ -130,7 +130,7 @@ def _record(directory: Path) -> Mapping[str, object]:
         return {}
 
 
-def _one_of(found: Sequence[Entry], none: str, hint: str) -> Entry:
+def _one_of(found: Sequence[KnownRun], none: str, hint: str) -> KnownRun:
     if not found:
         raise UsageError(none, hint)
     if len(found) > 1:
@@ -138,7 +138,7 @@ def _one_of(found: Sequence[Entry], none: str, hint: str) -> Entry:
     return found[0]
 
 
-def _listed(opening: str, entries: Sequence[Entry]) -> str:
+def _listed(opening: str, entries: Sequence[KnownRun]) -> str:
     return f"{opening} {'; '.join(map(str, entries))}" if entries else ""
 
 

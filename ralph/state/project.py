@@ -153,7 +153,7 @@ _WIDTH = 255
 """Characters to which a document is filled up with blanks: one of the same size can be overwritten in place."""
 
 
-class Windows:
+class ProjectLinks:
     """The projections of one run. They follow no link, and a fault in them never matters to the run."""
 
     def __init__(self, root: Path) -> None:

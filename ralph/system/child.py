@@ -22,7 +22,7 @@ from ralph.core.errors import DiskError
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.system.files import open_to_append, write_all
 from ralph.system.guardian import Guardian
-from ralph.system.signals import Handover
+from ralph.system.signals import SignalSafeQueue
 
 FINISH_GRACE = 10.0
 """Seconds an agent has to leave after its result: 2.1.325 waits for its background tasks, without end."""
@@ -82,7 +82,7 @@ class Child:
             raise
         finally:
             pipes.close_theirs()
-        self._inbox: Handover[list[bytes | Oversized] | Exception | None] = Handover()
+        self._inbox: SignalSafeQueue[list[bytes | Oversized] | Exception | None] = SignalSafeQueue()
         self._room = threading.Semaphore(_UNREAD)
         self._outbox: queue.Queue[bytes | None] = queue.Queue()
         self._stderr = b""

@@ -15,7 +15,7 @@ Nap = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class VisibleWait:
     """The clock, the signals, and what is done meanwhile. Instants are of the wall clock: no suspend stops it."""
 
     observe: Callable[[Event], None]
@@ -41,6 +41,6 @@ class Patience:
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def passed() -> float:
+def monotonic_with_sleep() -> float:
     """Seconds since a moment long ago; they only grow, whatever is done to the clock on the wall."""
     return time.clock_gettime(_CLOCK)

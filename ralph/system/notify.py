@@ -22,7 +22,7 @@ _SOON = 1.0
 
 
 @dataclass(slots=True)
-class Errands:
+class BackgroundPrograms:
     """Sends one program off, again and again, each time in a thread and a process group of its own."""
 
     argv: Sequence[str]
@@ -177,11 +177,11 @@ class Notifier:
         self.fault = ""
         """Why the command failed, when it first did."""
         self._command = command
-        self._errands: Errands | None = None
+        self._errands: BackgroundPrograms | None = None
         if command:
             path = outside(env.get("PATH", os.defpath), workplace) or os.defpath
             environment = {**env, "PATH": path, **loading_outside(env, workplace)}
-            self._errands = Errands(command, environment, LIMIT, self._failed)
+            self._errands = BackgroundPrograms(command, environment, LIMIT, self._failed)
 
     def tell(self, notice: Notice) -> None:
         if self._errands is not None:

@@ -37,7 +37,7 @@ def user_to_fork_for() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ProgramAnswer:
     """What it printed and complained of; `exit_code` None: it ran out of time, or could not be started."""
 
     exit_code: int | None
@@ -60,7 +60,7 @@ def run_to_end(argv: Sequence[str], *, environment: Mapping[str, str], said: byt
     return program.returncode, output, complaints
 
 
-def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit: float) -> Reply:
+def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit: float) -> ProgramAnswer:
     """Run a program to its end, without a guardian: for short ones of the user's own, such as `gh`."""
     try:
         with deaf_to_ctrl_z():
@@ -69,15 +69,15 @@ def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit
                 stderr=subprocess.PIPE, start_new_session=True,
             )  # fmt: skip
     except OSError as error:
-        return Reply(None, "", f"{argv[0]}: {error.strerror}")
+        return ProgramAnswer(None, "", f"{argv[0]}: {error.strerror}")
     with program:
         try:
             output, complaints = program.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(program.pid, signal.SIGKILL)
-            return Reply(None, "", f"{argv[0]} did not answer in {limit:g} s")
-    return Reply(program.returncode, output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
+            return ProgramAnswer(None, "", f"{argv[0]} did not answer in {limit:g} s")
+    return ProgramAnswer(program.returncode, output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
 
 
 def running_in(directory: Path, name: str) -> list[int]:

@@ -34,7 +34,7 @@ class Signals:
     """What was received. A signal only leaves a mark: who is busy finishes its step and looks."""
 
     def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        """`tell` is called from inside the handler: it may do no more than leave a note, in a `Handover` say."""
+        """`tell` is called from inside the handler: it may do no more than leave a note, in a `SignalSafeQueue` say."""
         self._received: list[int] = []
         self.continued = 0
         """How often ralph was stopped and went on: the terminal was somebody else's in between."""
@@ -78,7 +78,7 @@ class Signals:
 T = TypeVar("T")
 
 
-class Handover(Generic[T]):
+class SignalSafeQueue(Generic[T]):
     """First in, first out; whoever puts never waits."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Protocol
 from ralph.core.events import Event, Waiting
 from ralph.core.text import format_clock
 from ralph.ui.keys import WAKE_KEY
-from ralph.ui.render import COMMANDS, Detail, PlainTelling, Rule, Said
+from ralph.ui.render import COMMANDS, Detail, Divider, Paragraph, PlainTelling
 from ralph.ui.terminal import visible, visible_json
 
 _LABEL = 9
@@ -87,8 +87,8 @@ class Console:
         return [line for said in self._telling.tell(event, at) for line in _lines(said)]
 
 
-def _lines(said: Said | Rule) -> list[str]:
-    return [f"── {said.what} " + "─" * 40] if isinstance(said, Rule) else _labelled(said.label, said.text)
+def _lines(said: Paragraph | Divider) -> list[str]:
+    return [f"── {said.what} " + "─" * 40] if isinstance(said, Divider) else _labelled(said.label, said.text)
 
 
 def _folded(line: str, width: int) -> list[str]:

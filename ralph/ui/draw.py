@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from enum import StrEnum
 
 from ralph.core.text import format_duration
-from ralph.ui.terminal import Outlet, flat, one_line
+from ralph.ui.terminal import Output, flat, one_line
 
 _GAP = "  "
 _ENDLESS = 100_000
@@ -138,7 +138,7 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 class Canvas:
     """Use as a context manager: the user's own screen is back at its end, whatever happened."""
 
-    def __init__(self, outlet: Outlet, *, colour: bool) -> None:
+    def __init__(self, outlet: Output, *, colour: bool) -> None:
         self._outlet = outlet
         self._colour = colour
         self._size = (0, 0)

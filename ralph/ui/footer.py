@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ralph.core.guidance import Act, Helm
+from ralph.core.guidance import Act, Steering
 from ralph.core.limits import Limits
-from ralph.core.status import Standing
+from ralph.core.status import RunStatus
 from ralph.core.text import format_clock, format_count, format_money, instant
 from ralph.core.usage import Spend
 from ralph.ui.draw import Line, Tone, Words, alarm, cut, gauge, lasting, line, painted, plain, width
 from ralph.ui.keys import WAKE_KEY, Paste, is_text
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 from ralph.ui.transcript import folded, holds_command
 
 _GAP = " · "
@@ -28,7 +28,7 @@ Forms = Sequence[Line]
 
 
 def status_line(
-    stands: Standing,
+    stands: RunStatus,
     *,
     columns: int,
     now: float,
@@ -56,7 +56,7 @@ def status_line(
     return tuple(line)
 
 
-def _activity(stands: Standing, now: float, root: str) -> tuple[str, str]:
+def _activity(stands: RunStatus, now: float, root: str) -> tuple[str, str]:
     """What goes on, and for how long."""
     if stands.until is not None:
         return f"waiting {format_clock(stands.until - now)}", ""
@@ -66,7 +66,7 @@ def _activity(stands: Standing, now: float, root: str) -> tuple[str, str]:
     return words.replace(f"{root}/", "") if root else words, took
 
 
-def _parts(stands: Standing, limits: Limits, seconds: float | None, now: float) -> dict[str, Forms]:
+def _parts(stands: RunStatus, limits: Limits, seconds: float | None, now: float) -> dict[str, Forms]:
     """All that can be said, in the order in which it is."""
     spend = stands.meter.total
     parts = {
@@ -127,7 +127,7 @@ def _time(seconds: float | None, most: float | None) -> Forms:
     return [((f"{lasting(seconds)}, ", Tone.PLAIN), (left, tone)), _said(left, tone), ()]
 
 
-def _quota(stands: Standing, now: float) -> Forms:
+def _quota(stands: RunStatus, now: float) -> Forms:
     """What was last heard of it, as long as that can still be so."""
     quota = stands.quota
     if quota is None or stands.is_waiting or (quota.resets_at is not None and quota.resets_at <= now):
@@ -166,10 +166,10 @@ _LEAST_ABOVE = 2
 """Rows that are left to what scrolls; a terminal that has fewer gets no foot."""
 
 
-class Foot:
+class Footer:
     """The last rows that ralph has written. The user's own screen, no other: all that scrolled can be scrolled to."""
 
-    def __init__(self, outlet: Outlet, *, colour: bool) -> None:
+    def __init__(self, outlet: Output, *, colour: bool) -> None:
         self._outlet = outlet
         self._colour = colour
         self._shown: list[str] = []
@@ -248,7 +248,7 @@ class Bit:
     """Where a view takes hold of its run."""
 
     ask: Callable[[Act], object]
-    helm: Helm
+    helm: Steering
     """One of the view's own, which hears what the run will: of keys and of whoever else asks."""
     end: Callable[[], None]
     """As Ctrl-C does: softly at first, then at once."""
@@ -256,7 +256,7 @@ class Bit:
     """Whether ralph was asked to end, here or by a signal."""
 
 
-class Reins:
+class RunKeys:
     """What keys ask for, in view of what was asked before, by whomever, and has not come yet."""
 
     def __init__(self, bit: Bit, detail: Detail) -> None:
@@ -264,7 +264,7 @@ class Reins:
         self.detail = detail
         self._asks_to_quit = False
 
-    def press_all(self, keys: Sequence[str], stands: Standing) -> None:
+    def press_all(self, keys: Sequence[str], stands: RunStatus) -> None:
         """Take the keys of one read: none that follows a question is its answer, and a text is no key."""
         if is_text(keys):
             return
@@ -274,7 +274,7 @@ class Reins:
             if self._asks_to_quit:
                 return
 
-    def press(self, key: str, stands: Standing) -> None:
+    def press(self, key: str, stands: RunStatus) -> None:
         """Do what a key asks for."""
         asked, self._asks_to_quit = self._asks_to_quit, False
         helm = self._helm
@@ -295,12 +295,12 @@ class Reins:
                 pass
 
     @property
-    def _helm(self) -> Helm:
+    def _helm(self) -> Steering:
         """What was asked for until now."""
         self._bit.helm.listen()
         return self._bit.helm
 
-    def words(self, stands: Standing, columns: int) -> Line:
+    def words(self, stands: RunStatus, columns: int) -> Line:
         """The keys that do something now, after what was asked for; in fewer words where there is little room."""
         if self._asks_to_quit:
             question = "kill the session at once?" if self._bit.is_ending() else "stop now, as Ctrl-C does?"
@@ -312,7 +312,7 @@ class Reins:
         forms = [self._full(stands, asked, short=False), self._full(stands, asked, short=True)]
         return next((each for each in forms if width(plain(each)) <= columns), self._tight(stands, asked))
 
-    def _full(self, stands: Standing, asked: "_Asked", *, short: bool) -> Line:
+    def _full(self, stands: RunStatus, asked: "_Asked", *, short: bool) -> Line:
         """What was asked for in whole words, then the keys."""
         said = [
             "pauses before the next session" if asked.pauses else "",
@@ -328,7 +328,7 @@ class Reins:
         told = " · ".join(filter(None, said))
         return line((told, Tone.WARN), (f"{' · ' if told else ''}{' · '.join(filter(None, keys))}", Tone.DIM))
 
-    def _tight(self, stands: Standing, asked: "_Asked") -> Line:
+    def _tight(self, stands: RunStatus, asked: "_Asked") -> Line:
         """What was asked for beside its key."""
         keys = [
             (f"{WAKE_KEY}: now", Tone.DIM) if stands.is_waiting else None,

@@ -10,17 +10,17 @@ from typing import TextIO
 
 from ralph.core.events import Event, SessionEnded, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
 from ralph.core.limits import Limits
-from ralph.core.status import Standing, Track
+from ralph.core.status import RunStatus, StatusFold
 from ralph.core.usage import Meter, Spend
 from ralph.ui.console import Console
 from ralph.ui.draw import Line, Tone
-from ralph.ui.footer import Foot, Reins, status_line
+from ralph.ui.footer import Footer, RunKeys, status_line
 from ralph.ui.keys import Key, Keyboard
-from ralph.ui.render import Said
-from ralph.ui.terminal import Outlet, in_foreground
+from ralph.ui.render import Paragraph
+from ralph.ui.terminal import Output, in_foreground
 from ralph.ui.transcript import TonedTelling, toned
 
-Item = Event | Said
+Item = Event | Paragraph
 """An event, or words that are no event's."""
 
 
@@ -151,10 +151,10 @@ _TONES = {"ralph": Tone.STRONG, "result": Tone.STRONG, "note": Tone.WARN, "next"
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class LiveTerminal:
     """The terminal that a view is drawn in."""
 
-    outlet: Outlet
+    outlet: Output
     stdin: TextIO | None
     stdout: TextIO | None
     colour: bool
@@ -165,7 +165,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class LiveRun:
     """What is said of a run besides its events."""
 
     limits: Limits
@@ -180,7 +180,7 @@ class Course:
 class LiveView:
     """A screen. The run's thread hands over what is to be shown; should the view break, it goes on in plain lines."""
 
-    def __init__(self, ground: Ground, course: Course, reins: Reins, console: Console) -> None:
+    def __init__(self, ground: LiveTerminal, course: LiveRun, reins: RunKeys, console: Console) -> None:
         self._drawing = _Drawing(ground, course, reins)
         self._console = console
         self._is_over = threading.Event()
@@ -201,7 +201,7 @@ class LiveView:
 
     def say(self, label: str, text: str) -> None:
         """Show words that are no event's."""
-        self._hand_over([Said(label, text, _TONES.get(label, Tone.DIM))], "", len(text))
+        self._hand_over([Paragraph(label, text, _TONES.get(label, Tone.DIM))], "", len(text))
 
     def close(self) -> None:
         """Have what is left drawn and the foot taken off; the terminal is as it was then."""
@@ -222,7 +222,7 @@ class LiveView:
             self._fault = None
         undrawn, self._drawing.undrawn = self._drawing.undrawn, []
         for item, at, passed_over in (*undrawn, *self._drawing.backlog.take_all()):
-            if isinstance(item, Said):
+            if isinstance(item, Paragraph):
                 self._admit()
                 self._console.say(item.label, item.text)
             elif not passed_over:
@@ -247,13 +247,13 @@ class LiveView:
 class _Drawing:
     """What the view's own thread does and knows."""
 
-    def __init__(self, ground: Ground, course: Course, reins: Reins) -> None:
+    def __init__(self, ground: LiveTerminal, course: LiveRun, reins: RunKeys) -> None:
         self.backlog = Backlog()
         self.closing = threading.Event()
         self._ground, self._course, self._reins = ground, course, reins
         self._telling = TonedTelling(reins.detail, course.root)
-        self._track = Track(Standing(meter=Meter(before=course.spent)))
-        self._foot = Foot(ground.outlet, colour=ground.colour)
+        self._track = StatusFold(RunStatus(meter=Meter(before=course.spent)))
+        self._foot = Footer(ground.outlet, colour=ground.colour)
         self.undrawn: list[Taken] = []
         """What was taken, and is not on the screen yet: should the view break, it is told in plain lines."""
         self._unseen: list[Line] = []
@@ -320,9 +320,9 @@ class _Drawing:
         for item, at, passed_over in taken:
             if not passed_over:
                 self.undrawn.append((item, at, passed_over))
-            if isinstance(item, Said | SessionEnded):  # what sums up what came before it
+            if isinstance(item, Paragraph | SessionEnded):  # what sums up what came before it
                 lines += self._left_out()
-            if isinstance(item, Said):
+            if isinstance(item, Paragraph):
                 lines += toned(item)
                 continue
             self._track.take(item, at)
@@ -337,7 +337,7 @@ class _Drawing:
         """Say what was too much to draw; it is counted all the same."""
         if not (number := self.backlog.left_out()):
             return []
-        return toned(Said("", _left_out(number), words=Tone.DIM))
+        return toned(Paragraph("", _left_out(number), words=Tone.DIM))
 
     def _rows(self, keyboard: Keyboard) -> list[Line]:
         """The foot: where the run stands, and what keys do."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ralph.core import ndjson
-from ralph.core.activity import NAMELESS, Digest, Ended, Tally, ToolRow, gist
+from ralph.core.activity import NAMELESS, CallEnd, Digest, SessionActivity, ToolRow, gist
 from ralph.core.events import (
     ApiRetry,
     CheckEnded,
@@ -113,7 +113,7 @@ class Detail(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Paragraph:
     """A label and the words beside it, of which there may be many lines. Only a live view heeds the tones."""
 
     label: str
@@ -125,24 +125,24 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Divider:
     """A line across the screen: the next session is about this."""
 
     what: str
 
 
-class Telling:
+class EventRenderer:
     """A fold over events. How calls are told differs from screen to screen: that is left to who derives from it."""
 
     def __init__(self, detail: Detail = Detail.NORMAL, root: str = "") -> None:
         """Paths below `root` are told relative to it."""
         self.detail = detail
         self.root = root
-        self._tally = Tally()
+        self._tally = SessionActivity()
         self._output: dict[str, _Output] = {}
         self._reported: Usage | None = None
 
-    def tell(self, event: Event, at: str | None) -> Sequence[Said | Rule]:
+    def tell(self, event: Event, at: str | None) -> Sequence[Paragraph | Divider]:
         """What to show of an event."""
         match event:
             case IterationStarted(iteration=number):
@@ -166,15 +166,15 @@ class Telling:
                 self._tally.uses(event)
                 return []
             case RateLimited():
-                return [] if event.status == "allowed" else [Said("quota", _quota(event, at), Tone.WARN)]
+                return [] if event.status == "allowed" else [Paragraph("quota", _quota(event, at), Tone.WARN)]
             case ApiRetry():
                 words = f"the API answered {event.status or 'nothing'}; the agent tries again ({event.attempt})"
-                return [Said("retry", words, Tone.WARN)]
+                return [Paragraph("retry", words, Tone.WARN)]
             case TurnEnded(terminal_reason="aborted_tools" | "aborted_streaming"):
                 return []  # we interrupted it, and said so
             case TurnEnded():
                 words = one_line(event.text or event.subtype, 300)
-                return [Said("error", words, Tone.BAD)] if event.is_error else []
+                return [Paragraph("error", words, Tone.BAD)] if event.is_error else []
             case SessionEnded():
                 return self.close_session()
             case IterationEnded():
@@ -185,13 +185,13 @@ class Telling:
                 return [_check_ended(event)]
             case Waiting():
                 until = "" if event.until is None else f"until {_clock(event.until, at)}: "
-                return [Said("waiting", f"{until}{one_line(event.reason, 300)}", Tone.WARN)]
+                return [Paragraph("waiting", f"{until}{one_line(event.reason, 300)}", Tone.WARN)]
             case Guided():
-                return [Said("guidance", _guided(event), Tone.CALM)]
+                return [Paragraph("guidance", _guided(event), Tone.CALM)]
             case Meta() | RunStarted() | CheckStarted() | RunEnded():
                 return []
 
-    def pass_over(self, event: Event, at: str | None) -> Sequence[Said]:
+    def pass_over(self, event: Event, at: str | None) -> Sequence[Paragraph]:
         """Count an event of which nothing is to be shown; a plan is all the same."""
         match event:
             case ToolStart():
@@ -211,61 +211,61 @@ class Telling:
     def forget_call(self, event: ToolEnd) -> None:
         """Nothing is told of a call that is over."""
 
-    def call_starts(self, event: ToolStart) -> Sequence[Said]:
+    def call_starts(self, event: ToolStart) -> Sequence[Paragraph]:
         """What is told when a call begins."""
         raise NotImplementedError
 
-    def call_ends(self, event: ToolEnd, ended: Ended, output: str) -> Sequence[Said]:
+    def call_ends(self, event: ToolEnd, ended: CallEnd, output: str) -> Sequence[Paragraph]:
         """What is told when it is over; `output` is what it printed, as far as that is kept."""
         raise NotImplementedError
 
-    def close_session(self) -> list[Said]:
+    def close_session(self) -> list[Paragraph]:
         """Say what was done and what it took, as far as events told; then forget the session."""
         digest = self._tally.digest()
         self._forget_session()
         did = actions(digest)
         used = report(digest.usage) if digest.usage is not None else ""
         self._reported = digest.usage
-        return [Said(label, text, Tone.SOFT) for label, text in (("ACTIONS", did), ("REPORT", used)) if text]
+        return [Paragraph(label, text, Tone.SOFT) for label, text in (("ACTIONS", did), ("REPORT", used)) if text]
 
     @property
     def is_verbose(self) -> bool:
         return self.detail is Detail.VERBOSE
 
-    def _begins(self, what: str) -> list[Said | Rule]:
+    def _begins(self, what: str) -> list[Paragraph | Divider]:
         self._forget_session()
         self._reported = None
-        return [Said("", ""), Rule(what)]
+        return [Paragraph("", ""), Divider(what)]
 
-    def _call_starts(self, event: ToolStart, at: str | None) -> Sequence[Said]:
+    def _call_starts(self, event: ToolStart, at: str | None) -> Sequence[Paragraph]:
         self._tally.starts(event, at)
         if event.name == TOOL and not self.is_verbose:
             return []  # the summary follows
         return self.call_starts(event)
 
     def _forget_session(self) -> None:
-        self._tally = Tally()
+        self._tally = SessionActivity()
         self._output.clear()
 
-    def _text(self, event: Text) -> list[Said]:
+    def _text(self, event: Text) -> list[Paragraph]:
         match event.tag:
             case Tag.AI:
                 hidden = not self.is_verbose and _is_answer(event.text)
-                return [] if hidden else [Said("agent", event.text, Tone.CALM)]
+                return [] if hidden else [Paragraph("agent", event.text, Tone.CALM)]
             case Tag.THINK:
                 return [self._thought(event)]
             case Tag.PROMPT:
-                return [Said("told", event.text if self.is_verbose else one_line(event.text, 160), words=Tone.DIM)]
+                return [Paragraph("told", event.text if self.is_verbose else one_line(event.text, 160), words=Tone.DIM)]
             case Tag.SYS:  # ralph's own word, or the agent's of its surroundings
-                return [Said("note", event.text, Tone.WARN)]
+                return [Paragraph("note", event.text, Tone.WARN)]
             case Tag.TOOL | Tag.USER:
                 label = "tool" if event.tag is Tag.TOOL else "user"
-                return [Said(label, event.text, words=Tone.DIM)] if self.is_verbose else []
+                return [Paragraph(label, event.text, words=Tone.DIM)] if self.is_verbose else []
 
-    def _thought(self, event: Text) -> Said:
+    def _thought(self, event: Text) -> Paragraph:
         if self._tally.says(event):
-            return Said(PLAN, event.text.strip() if self.is_verbose else plan(event.text), Tone.SOFT)
-        return Said("thinks", event.text if self.is_verbose else one_line(event.text, 100), words=Tone.DIM)
+            return Paragraph(PLAN, event.text.strip() if self.is_verbose else plan(event.text), Tone.SOFT)
+        return Paragraph("thinks", event.text if self.is_verbose else one_line(event.text, 100), words=Tone.DIM)
 
     def _keep(self, event: ToolOutput) -> None:
         self._tally.prints(event)
@@ -276,7 +276,7 @@ class Telling:
         if self.is_verbose or output.length < _KEPT_OUTPUT:
             output.keep(event.text if self.is_verbose else event.text[:_KEPT_OUTPUT])
 
-    def _iteration_ended(self, event: IterationEnded) -> list[Said]:
+    def _iteration_ended(self, event: IterationEnded) -> list[Paragraph]:
         """Summary and commit; cost and context only if the session's report has not just told them."""
         facts = [f"commit {event.commit[:10]}"]
         if event.cost_usd is not None and (self._reported is None or self._reported.cost_usd is None):
@@ -288,12 +288,12 @@ class Telling:
             said = "claims DONE" if event.summary == "DONE" else f"claims DONE: {event.summary}"
         elif event.verdict == "BLOCKED":
             said = f"says it is blocked: {obstacle_in(event.summary)}"
-        return [Said("summary", said, Tone.STRONG), Said("", " · ".join(facts), words=Tone.DIM)]
+        return [Paragraph("summary", said, Tone.STRONG), Paragraph("", " · ".join(facts), words=Tone.DIM)]
 
-    def _summary_written(self, event: SummaryWritten) -> list[Said]:
+    def _summary_written(self, event: SummaryWritten) -> list[Paragraph]:
         told = event.cost_usd is None or (self._reported is not None and self._reported.cost_usd is not None)
-        cost = [] if told else [Said("", format_money(event.cost_usd or 0), words=Tone.DIM)]
-        return [Said("summary", event.text, Tone.STRONG), *cost]
+        cost = [] if told else [Paragraph("", format_money(event.cost_usd or 0), words=Tone.DIM)]
+        return [Paragraph("summary", event.text, Tone.STRONG), *cost]
 
 
 @dataclass(slots=True)
@@ -308,21 +308,23 @@ class _Output:
         self.length += len(text) + 1
 
 
-class PlainTelling(Telling):
+class PlainTelling(EventRenderer):
     """For any terminal, file or pipe: a call is told when it begins, and how it ended only where that matters."""
 
-    def call_starts(self, event: ToolStart) -> list[Said]:
-        return [Said(one_line(event.name, 20), one_line(gist(event.input, self.root), 400 if self.is_verbose else 100))]
+    def call_starts(self, event: ToolStart) -> list[Paragraph]:
+        return [
+            Paragraph(one_line(event.name, 20), one_line(gist(event.input, self.root), 400 if self.is_verbose else 100))
+        ]
 
-    def call_ends(self, event: ToolEnd, ended: Ended, output: str) -> list[Said]:
+    def call_ends(self, event: ToolEnd, ended: CallEnd, output: str) -> list[Paragraph]:
         if event.status is not ToolStatus.FAIL and not self.is_verbose:
             return []
         name = one_line(ended.name or NAMELESS, 40)
         if not self.is_verbose:
-            return [Said("", "\n".join([f"{name} failed:", *first_lines(output)]))]
+            return [Paragraph("", "\n".join([f"{name} failed:", *first_lines(output)]))]
         word = "failed" if event.status is ToolStatus.FAIL else event.status
         said = call(f"{name} {word}", ended.seconds, ended.lines)
-        return [Said("", f"{said}:\n{output}" if output else said)]
+        return [Paragraph("", f"{said}:\n{output}" if output else said)]
 
 
 def first_lines(output: str) -> list[str]:
@@ -330,11 +332,11 @@ def first_lines(output: str) -> list[str]:
     return [one_line(line, 200) for line in output.splitlines()[:FAILED_LINES]]
 
 
-def _session_started(event: SessionStarted) -> Said:
+def _session_started(event: SessionStarted) -> Paragraph:
     """Model and version; of an agent that tells neither, the session's id."""
     version = f"agent version {event.version}" if event.version else ""
     words = " · ".join(filter(None, [event.model, version])) or event.session_id
-    return Said("session", words, words=Tone.DIM)
+    return Paragraph("session", words, words=Tone.DIM)
 
 
 def _is_answer(text: str) -> bool:
@@ -349,13 +351,13 @@ def _is_answer(text: str) -> bool:
     return set(answer) == {"summary"} and isinstance(answer["summary"], str)
 
 
-def _check_ended(event: CheckEnded) -> Said:
+def _check_ended(event: CheckEnded) -> Paragraph:
     took = format_duration(event.seconds)
     if event.exit_code == 0:
-        return Said("check", f"green in {took}", Tone.GOOD)
+        return Paragraph("check", f"green in {took}", Tone.GOOD)
     why = "ran out of time" if event.exit_code is None else _status(event.exit_code)
     tail = event.output.strip().splitlines()[-FAILED_LINES:] or ["(it printed nothing)"]
-    return Said("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]), Tone.BAD)
+    return Paragraph("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]), Tone.BAD)
 
 
 def _status(exit_code: int) -> str:

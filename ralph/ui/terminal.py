@@ -68,7 +68,7 @@ _PIECE = 4096
 """What a pipe that has room takes without blocking; it never says how much that is."""
 
 
-class Outlet:
+class Output:
     """A stream that falls silent when its reader is gone (EPIPE) or its terminal hung up (EIO)."""
 
     def __init__(
@@ -227,10 +227,10 @@ _ROOM_POLL = 0.05
 """Seconds between two looks whether there is room."""
 
 
-class Relay:
+class QueuedOutput:
     """Before an outlet. As long as that takes everything there is no thread, and nothing waits."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: Output) -> None:
         self._outlet = outlet
         self._turn = threading.Lock()
         self._waiting: deque[bytes] = deque()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from ralph.core import ndjson
-from ralph.core.activity import NAMELESS, Ended, gist
+from ralph.core.activity import NAMELESS, CallEnd, gist
 from ralph.core.events import (
     Event,
     IterationStarted,
@@ -20,7 +20,7 @@ from ralph.core.events import (
 from ralph.core.text import format_duration
 from ralph.core.verdict import TOOL
 from ralph.ui.draw import Line, Tone, Words, letters_within, width
-from ralph.ui.render import COMMANDS, Detail, Rule, Said, Telling, first_lines
+from ralph.ui.render import COMMANDS, Detail, Divider, EventRenderer, Paragraph, first_lines
 from ralph.ui.terminal import flat, one_line, visible
 
 _LOOKED_AT = 200_000
@@ -114,7 +114,7 @@ _IN_BRIEF = (Text, ToolStart, ToolOutput, ToolEnd)
 """What an agent says and does: told in brief, a session is its end alone."""
 
 
-class TonedTelling(Telling):
+class TonedTelling(EventRenderer):
     """Its detail may be changed at any time; quiet is in brief here: what sessions came to, and what hinders them."""
 
     def __init__(self, detail: Detail = Detail.NORMAL, root: str = "") -> None:
@@ -138,14 +138,14 @@ class TonedTelling(Telling):
     def forget_call(self, event: ToolEnd) -> None:
         self._calls.pop(event.id, None)
 
-    def call_starts(self, event: ToolStart) -> list[Said]:
+    def call_starts(self, event: ToolStart) -> list[Paragraph]:
         """Nothing yet: the status line tells what is under way."""
         self._calls[event.id] = event
         if len(self._calls) > _OPEN_CALLS:
             del self._calls[next(iter(self._calls))]
         return []
 
-    def call_ends(self, event: ToolEnd, ended: Ended, output: str) -> Sequence[Said]:
+    def call_ends(self, event: ToolEnd, ended: CallEnd, output: str) -> Sequence[Paragraph]:
         call = self._calls.pop(event.id, None)
         failed = event.status is ToolStatus.FAIL
         if call is None and not failed and not self.is_verbose:
@@ -153,22 +153,22 @@ class TonedTelling(Telling):
         sign, tone = _SIGNS[event.status]
         about = "" if call is None else one_line(gist(call.input, self.root), 400 if self.is_verbose else 100)
         took = "" if ended.seconds is None else format_duration(ended.seconds)
-        said = [Said(f"{sign} {one_line(ended.name or NAMELESS, 40)}", about, tone, aside=took)]
+        said = [Paragraph(f"{sign} {one_line(ended.name or NAMELESS, 40)}", about, tone, aside=took)]
         if call is not None and not failed:
             said += self._changes(call, output)
         shown = first_lines(output) if failed and not self.is_verbose else [output] if self.is_verbose else []
-        return [*said, *(Said("", line, words=Tone.DIM) for line in shown if line)]
+        return [*said, *(Paragraph("", line, words=Tone.DIM) for line in shown if line)]
 
-    def _changes(self, call: ToolStart, output: str) -> list[Said]:
+    def _changes(self, call: ToolStart, output: str) -> list[Paragraph]:
         if call.name == TOOL:
             return []
         lines = list(changed(call.input, output))
         shown = [
-            Said("", _code_line(line), words=Tone.GOOD if line.startswith("+") else Tone.BAD)
+            Paragraph("", _code_line(line), words=Tone.GOOD if line.startswith("+") else Tone.BAD)
             for line in lines[: _CHANGED_LINES[self.detail]]
         ]
         more = len(lines) - len(shown)
-        return [*shown, Said("", f"… {more:,} more changed lines", words=Tone.DIM)] if shown and more else shown
+        return [*shown, Paragraph("", f"… {more:,} more changed lines", words=Tone.DIM)] if shown and more else shown
 
 
 def _code_line(line: str) -> str:
@@ -176,9 +176,9 @@ def _code_line(line: str) -> str:
     return line[:300].expandtabs(4)
 
 
-def toned(said: Said | Rule) -> list[Line]:
+def toned(said: Paragraph | Divider) -> list[Line]:
     """What is said as lines, each with its own margin."""
-    if isinstance(said, Rule):
+    if isinstance(said, Divider):
         return [((f"{_RULE} {said.what} " + "─" * 40, Tone.DIM),)]
     cut = said.text if len(said.text) <= _LONGEST else f"{said.text[:_LONGEST]}\n… (the rest is in the log)"
     first, *rest = visible(cut).rstrip().expandtabs(4).splitlines() or [""]

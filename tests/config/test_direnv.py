@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.config.envrc import Failure, Word, export, word_on
+from ralph.config.envrc import DirenvWord, Failure, export, word_on
 from ralph.config.envrc_files import look
 from ralph.system.guardian import Guardian
 from tests.support import tools
@@ -23,14 +23,14 @@ def tell(word: str, root: Path) -> None:
     subprocess.run([tools.direnv(), word], cwd=root, env=env, check=True, capture_output=True)
 
 
-def heard(root: Path) -> Word:
+def heard(root: Path) -> DirenvWord:
     return word_on(look(root, root), os.environ)
 
 
 def test_direnv_s_word_is_found_where_it_keeps_it(root: Path) -> None:
     assert not heard(root).allows
     tell("allow", root)
-    assert heard(root) == Word(allows=True, denies=False)
+    assert heard(root) == DirenvWord(allows=True, denies=False)
     (root / ".envrc").write_text("export A=2\n")
     assert not heard(root).allows
 

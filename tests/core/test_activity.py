@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.core.activity import MOST_NAMES, NAMELESS, OTHER, Digest, Ended, Tally, ToolRow
+from ralph.core.activity import MOST_NAMES, NAMELESS, OTHER, CallEnd, Digest, SessionActivity, ToolRow
 from ralph.core.events import Event, SessionStarted, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus, Usage
 from ralph.core.verdict import TOOL
 
@@ -28,7 +28,7 @@ def at(seconds: float) -> str:
     return f"2026-11-16T00:48:{seconds:06.3f}Z"
 
 
-def take(tally: Tally, event: Event, stamp: str | None = None) -> None:
+def take(tally: SessionActivity, event: Event, stamp: str | None = None) -> None:
     """Give an event to the tally, as the console does."""
     match event:
         case Text():
@@ -46,7 +46,7 @@ def take(tally: Tally, event: Event, stamp: str | None = None) -> None:
 
 
 def digest(events: Iterable[Event]) -> Digest:
-    tally = Tally()
+    tally = SessionActivity()
     for event in events:
         take(tally, event)
     return tally.digest()
@@ -77,7 +77,7 @@ def test_calls_are_grouped_by_tool_and_the_most_frequent_comes_first() -> None:
 
 
 def test_the_first_thought_is_the_plan_and_so_is_what_is_headed_so_later() -> None:
-    tally = Tally()
+    tally = SessionActivity()
     events = [think(" \n"), think("I look around.\n"), think("Hm."), think("Plan: mend it"), think("No plan here")]
     assert [tally.says(event) for event in events] == [False, True, False, True, False]
 
@@ -86,28 +86,28 @@ def test_the_first_thought_is_the_plan_and_so_is_what_is_headed_so_later() -> No
     "text", ["plan", "PLAN\nfirst", "**Plan**\n1. x", "# Plan", "\n ## The", "_Plan_: x", "> plan"]
 )
 def test_a_heading_makes_a_plan_however_it_is_written(text: str) -> None:
-    tally = Tally()
+    tally = SessionActivity()
     take(tally, think("first"))
     assert tally.says(think(text)) is ("plan" in text.lower())
 
 
 @pytest.mark.parametrize("text", ["My plan", "x\nPlan", "P", "* " * 200 + "Plan", "plain"])
 def test_a_thought_that_only_mentions_a_plan_is_none(text: str) -> None:
-    tally = Tally()
+    tally = SessionActivity()
     assert tally.says(think("first"))
     assert not tally.says(think(text))
 
 
 def test_only_a_thought_can_be_a_plan() -> None:
-    assert not any(Tally().says(Text(tag, "Plan: x")) for tag in Tag if tag is not Tag.THINK)
+    assert not any(SessionActivity().says(Text(tag, "Plan: x")) for tag in Tag if tag is not Tag.THINK)
 
 
 def test_a_duration_is_what_the_agent_told_else_the_time_between_the_stamps() -> None:
-    tally = Tally()
+    tally = SessionActivity()
     take(tally, start("1"), at(1))
     take(tally, start("2"), at(2))
-    assert tally.ends(ToolEnd("1", OK), at(3.5)) == Ended("shell", 2.5, 0)
-    assert tally.ends(ToolEnd("2", OK, 7), at(30)) == Ended("shell", 0.007, 0)
+    assert tally.ends(ToolEnd("1", OK), at(3.5)) == CallEnd("shell", 2.5, 0)
+    assert tally.ends(ToolEnd("2", OK, 7), at(30)) == CallEnd("shell", 0.007, 0)
     assert tally.digest().tools[0].seconds == pytest.approx(2.507)
 
 
@@ -123,14 +123,14 @@ def test_a_duration_is_what_the_agent_told_else_the_time_between_the_stamps() ->
     ],
 )
 def test_a_stamp_that_says_nothing_is_no_duration(begin: str | None, end: str | None, seconds: float | None) -> None:
-    tally = Tally()
+    tally = SessionActivity()
     take(tally, start("1"), begin)
     take(tally, ToolEnd("1", OK), end)
     assert tally.digest().tools == (ToolRow("shell", 1, 1, 0, seconds),)
 
 
 def test_the_time_of_calls_that_overlap_counts_once() -> None:
-    tally = Tally()
+    tally = SessionActivity()
     for number in range(5):
         take(tally, start(str(number)), at(1))
     take(tally, start("other", "read"), at(1))
@@ -145,7 +145,7 @@ def test_the_time_of_calls_that_overlap_counts_once() -> None:
 
 
 def test_a_call_that_was_announced_twice_is_one_call() -> None:
-    tally = Tally()
+    tally = SessionActivity()
     for moment in (1, 2):
         take(tally, start("1"), at(moment))
     take(tally, ToolEnd("1", OK), at(3))
@@ -162,10 +162,10 @@ def test_an_end_without_a_start_is_a_call_without_a_name() -> None:
 
 
 def test_the_verdicts_tool_is_no_action() -> None:
-    tally = Tally()
+    tally = SessionActivity()
     for event in (start("1", TOOL), ToolOutput("1", "accepted")):
         take(tally, event)
-    assert tally.ends(ToolEnd("1", OK, 5)) == Ended(TOOL, 0.005, 1)
+    assert tally.ends(ToolEnd("1", OK, 5)) == CallEnd(TOOL, 0.005, 1)
     assert tally.digest().tools == ()
 
 
@@ -181,7 +181,7 @@ def test_the_last_usage_stands() -> None:
 
 
 def test_memory_does_not_grow_with_the_session() -> None:
-    tally = Tally()
+    tally = SessionActivity()
 
     def live(calls: range) -> int:
         for number in calls:
@@ -217,7 +217,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(st.tuples(EVENTS, st.none() | st.just(at(1)) | st.text())))
 def test_no_order_of_events_is_an_error_and_every_call_is_counted_once(heard: list[tuple[Event, str | None]]) -> None:
-    tally = Tally()
+    tally = SessionActivity()
     for event, moment in heard:
         take(tally, event, moment)
     for row in tally.digest().tools:

@@ -16,17 +16,17 @@ from ralph.core.failures import (
     Again,
     Blocked,
     End,
-    Ending,
     Evidence,
     Failed,
     Finished,
+    SessionEnd,
     Tries,
     classify,
     correctable,
     decide,
     describe_denials,
 )
-from ralph.core.verdict import Answer, Fault, Verdict
+from ralph.core.verdict import Answer, Verdict, VerdictFault
 from tests.support.rows import rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "claude"
@@ -145,7 +145,7 @@ def test_the_answer_of_a_background_task_is_not_the_sessions() -> None:
 
 def test_a_valid_answer_counts_whatever_the_exit_code() -> None:
     seen = Evidence(turn=turn(structured_output={"summary": "DONE"}), exit_code=-9, watchdog="took too long")
-    assert classify(seen) == Ending(End.DONE, answer=DONE)
+    assert classify(seen) == SessionEnd(End.DONE, answer=DONE)
 
 
 def test_an_answer_in_a_failed_result_does_not_count() -> None:
@@ -155,11 +155,11 @@ def test_an_answer_in_a_failed_result_does_not_count() -> None:
 
 def test_a_denied_answer_is_kept() -> None:
     seen = Evidence(turn=turn(structured_output={"summary": "DONE"}), denials=(Denial("1", "Bash", {}),))
-    assert classify(seen) == Ending(End.DENIED, "permission denied: Bash", DONE)
+    assert classify(seen) == SessionEnd(End.DENIED, "permission denied: Bash", DONE)
 
 
 def test_an_unusable_agent_is_a_matter_of_configuration() -> None:
-    assert classify(Evidence(turn=turn(), unusable="no such tool")) == Ending(End.CONFIG, "no such tool")
+    assert classify(Evidence(turn=turn(), unusable="no such tool")) == SessionEnd(End.CONFIG, "no such tool")
 
 
 def test_the_last_complaint_of_the_process_is_part_of_the_reason() -> None:
@@ -191,22 +191,22 @@ def test_a_spending_cap_of_the_account_is_not_the_agents_failure() -> None:
 @pytest.mark.parametrize("status", ["allowed", "allowed_warning", "rejected"])
 def test_a_quota_event_alone_does_not_end_a_session(status: str) -> None:
     seen = Evidence(turn=turn(structured_output={"summary": "one step"}), quota=RateLimited(status, NOW + 60, "weekly"))
-    assert classify(seen) == Ending(End.OK, answer=GO_ON)
+    assert classify(seen) == SessionEnd(End.OK, answer=GO_ON)
 
 
 @pytest.mark.parametrize(
     ("ended", "fault"),
     [
         (turn(structured_output={"summary": "x"}), None),
-        (turn(), Fault.MISSING),
-        (turn(structured_output={}), Fault.NO_SUMMARY),
-        (turn(structured_output=5), Fault.INVALID),
-        (turn(is_error=True, subtype="error_max_structured_output_retries"), Fault.INVALID),
+        (turn(), VerdictFault.MISSING),
+        (turn(structured_output={}), VerdictFault.NO_SUMMARY),
+        (turn(structured_output=5), VerdictFault.INVALID),
+        (turn(is_error=True, subtype="error_max_structured_output_retries"), VerdictFault.INVALID),
         (turn(is_error=True, subtype="error_max_turns"), None),
         (turn(is_error=True, api_status=529), None),
     ],
 )
-def test_only_what_can_be_corrected_is_corrected(ended: TurnEnded, fault: Fault | None) -> None:
+def test_only_what_can_be_corrected_is_corrected(ended: TurnEnded, fault: VerdictFault | None) -> None:
     assert correctable(ended) is fault
 
 
@@ -222,7 +222,7 @@ USED_UP = Tries(retried=True, backoffs=MOST_BACKOFFS, shrunk=True)
 EVERY_TRIES = [Tries(r, b, s) for r in (False, True) for b in (0, 1, MOST_BACKOFFS) for s in (False, True)]
 
 
-def decided(ending: Ending, tries: Tries = FRESH, *, jitter: float = 0.5, on_denial: str = "stop") -> object:
+def decided(ending: SessionEnd, tries: Tries = FRESH, *, jitter: float = 0.5, on_denial: str = "stop") -> object:
     return decide(ending, tries, now=NOW, jitter=jitter, on_denial=on_denial)
 
 
@@ -233,32 +233,32 @@ def test_the_table_has_a_row_for_every_end() -> None:
 @rows("tries", EVERY_TRIES)
 @rows(("end", "answer"), [(End.OK, GO_ON), (End.DONE, DONE), (End.BLOCKED, BLOCKED)])
 def test_a_valid_verdict_is_an_iteration(end: End, answer: Answer, tries: Tries) -> None:
-    assert decided(Ending(end, answer=answer), tries) == Finished(answer)
+    assert decided(SessionEnd(end, answer=answer), tries) == Finished(answer)
 
 
 @rows("tries", EVERY_TRIES)
 @rows("end", [End.INVALID, End.BUDGET, End.ERROR])
 def test_what_a_retry_cannot_help_is_a_failure(end: End, tries: Tries) -> None:
-    assert decided(Ending(end, "so"), tries) == Failed(f"{end}: so")
+    assert decided(SessionEnd(end, "so"), tries) == Failed(f"{end}: so")
 
 
 @rows("tries", EVERY_TRIES)
 @rows("end", [End.CRASHED, End.NO_RESULT, End.HUNG])
 def test_a_crash_is_retried_once_and_at_once(end: End, tries: Tries) -> None:
     wanted = Again(f"{end}: so", replace(tries, retried=True))
-    assert decided(Ending(end, "so"), tries) == (Failed(f"{end}: so") if tries.retried else wanted)
+    assert decided(SessionEnd(end, "so"), tries) == (Failed(f"{end}: so") if tries.retried else wanted)
 
 
 @rows("tries", EVERY_TRIES)
 def test_a_prompt_too_long_is_shrunk_once(tries: Tries) -> None:
     wanted = Again("too-long: so", replace(tries, shrunk=True))
-    assert decided(Ending(End.TOO_LONG, "so"), tries) == (Failed("too-long: so") if tries.shrunk else wanted)
+    assert decided(SessionEnd(End.TOO_LONG, "so"), tries) == (Failed("too-long: so") if tries.shrunk else wanted)
 
 
 @rows("tries", EVERY_TRIES)
 @rows("end", [End.OVERLOADED, End.NETWORK])
 def test_an_outage_without_a_known_end_is_backed_off_from_a_bounded_number_of_times(end: End, tries: Tries) -> None:
-    decision = decided(Ending(end, "so"), tries)
+    decision = decided(SessionEnd(end, "so"), tries)
     if tries.backoffs == MOST_BACKOFFS:
         assert decision == Failed(f"{end}: so")
     else:
@@ -268,7 +268,7 @@ def test_an_outage_without_a_known_end_is_backed_off_from_a_bounded_number_of_ti
 
 def test_a_quota_that_names_no_reset_is_outwaited_for_a_day_with_bounded_delays() -> None:
     tries, waited, longest = FRESH, 0.0, 0.0
-    while isinstance(decision := decide(Ending(End.USAGE_LIMIT, "so"), tries, now=NOW, jitter=0.5), Again):
+    while isinstance(decision := decide(SessionEnd(End.USAGE_LIMIT, "so"), tries, now=NOW, jitter=0.5), Again):
         assert decision.not_before is not None
         assert decision.tries == replace(tries, quota_waits=tries.quota_waits + 1)
         tries, waited = decision.tries, waited + decision.not_before - NOW
@@ -280,7 +280,7 @@ def test_a_quota_that_names_no_reset_is_outwaited_for_a_day_with_bounded_delays(
 
 @rows("tries", EVERY_TRIES)
 def test_a_used_up_quota_is_waited_for_and_free(tries: Tries) -> None:
-    decision = decided(Ending(End.USAGE_LIMIT, "so", resets_at=NOW + 3600), tries)
+    decision = decided(SessionEnd(End.USAGE_LIMIT, "so", resets_at=NOW + 3600), tries)
     assert isinstance(decision, Again)
     assert decision.tries == tries
     assert decision.not_before is not None
@@ -288,7 +288,7 @@ def test_a_used_up_quota_is_waited_for_and_free(tries: Tries) -> None:
 
 
 def test_a_reset_that_is_already_past_does_not_make_a_hot_loop() -> None:
-    ending, tries = Ending(End.USAGE_LIMIT, "so", resets_at=NOW - 3600), FRESH
+    ending, tries = SessionEnd(End.USAGE_LIMIT, "so", resets_at=NOW - 3600), FRESH
     for _ in range(MOST_QUOTA_WAITS + 1):
         decision = decide(ending, tries, now=NOW, jitter=0.5)
         if isinstance(decision, Failed):
@@ -303,7 +303,7 @@ def test_a_reset_that_is_already_past_does_not_make_a_hot_loop() -> None:
 @rows("tries", [FRESH, USED_UP])
 @rows("end", [End.AUTH, End.BILLING, End.CONFIG, End.DENIED])
 def test_what_only_the_user_can_clear_stops_with_the_next_step(end: End, tries: Tries) -> None:
-    decision = decided(Ending(end, "so"), tries)
+    decision = decided(SessionEnd(end, "so"), tries)
     assert isinstance(decision, Blocked)
     assert decision.reason == f"{end}: so"
     assert decision.hint
@@ -311,7 +311,7 @@ def test_what_only_the_user_can_clear_stops_with_the_next_step(end: End, tries: 
 
 @pytest.mark.parametrize("answer", [GO_ON, DONE])
 def test_a_denied_verdict_counts_before_the_run_stops(answer: Answer) -> None:
-    decision = decided(Ending(End.DENIED, "so", answer))
+    decision = decided(SessionEnd(End.DENIED, "so", answer))
     assert isinstance(decision, Finished)
     assert decision.answer == answer
     assert decision.blocked is not None
@@ -319,17 +319,17 @@ def test_a_denied_verdict_counts_before_the_run_stops(answer: Answer) -> None:
 
 
 def test_with_on_denial_continue_a_denial_stops_nothing() -> None:
-    assert decided(Ending(End.DENIED, "so", GO_ON), on_denial="continue") == Finished(GO_ON)
-    assert decided(Ending(End.DENIED, "so"), on_denial="continue") == Failed("denied: so")
+    assert decided(SessionEnd(End.DENIED, "so", GO_ON), on_denial="continue") == Finished(GO_ON)
+    assert decided(SessionEnd(End.DENIED, "so"), on_denial="continue") == Failed("denied: so")
 
 
 def test_an_end_without_words_is_described_by_its_row() -> None:
-    assert decided(Ending(End.INVALID)) == Failed(f"invalid: {TABLE[End.INVALID].meaning}")
+    assert decided(SessionEnd(End.INVALID)) == Failed(f"invalid: {TABLE[End.INVALID].meaning}")
 
 
 @given(st.floats(min_value=0, max_value=1, exclude_max=True), st.integers(min_value=0, max_value=MOST_BACKOFFS - 1))
 def test_a_backoff_doubles_within_bounds_and_is_spread_by_chance(jitter: float, backoffs: int) -> None:
-    decision = decide(Ending(End.NETWORK, "so"), Tries(backoffs=backoffs), now=NOW, jitter=jitter)
+    decision = decide(SessionEnd(End.NETWORK, "so"), Tries(backoffs=backoffs), now=NOW, jitter=jitter)
     assert isinstance(decision, Again)
     assert decision.not_before is not None
     full = min(5.0 * 2**backoffs, 300.0)

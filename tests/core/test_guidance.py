@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ralph.core.guidance import Act, Guidance, Helm, Receipt, Word
-from ralph.state.inbox import Mailbox
+from ralph.core.guidance import Act, Guidance, Instruction, Receipt, Steering
+from ralph.state.inbox import Inbox
 
 
-def helm(*acts: Act) -> Helm:
-    words = [[Word(number, act) for number, act in enumerate(acts, 1)], []]
-    made = Helm(lambda: words.pop(0))
+def helm(*acts: Act) -> Steering:
+    words = [[Instruction(number, act) for number, act in enumerate(acts, 1)], []]
+    made = Steering(lambda: words.pop(0))
     made.listen()
     return made
 
@@ -41,7 +41,7 @@ def test_a_stop_can_be_taken_back_and_it_is_known_whose_it_was() -> None:
     assert not made.stopping
     assert not made.roused
     assert helm(Act.STOP).stopped_by == "by `ralph stop`"
-    by_key = Helm(lambda: [Word(1, Act.STOP, by_key=True)])
+    by_key = Steering(lambda: [Instruction(1, Act.STOP, by_key=True)])
     by_key.listen()
     assert by_key.stopped_by == "after this iteration, as asked"
 
@@ -78,42 +78,42 @@ def test_who_claims_done_has_heard_everything() -> None:
 
 
 def test_words_are_numbered_and_read_once(tmp_path: Path) -> None:
-    box = Mailbox(tmp_path)
-    assert [Mailbox(tmp_path).post(Act.TELL, text, "now") for text in ("a", "zwei\nZeilen \ud800")] == [1, 2]
+    box = Inbox(tmp_path)
+    assert [Inbox(tmp_path).post(Act.TELL, text, "now") for text in ("a", "zwei\nZeilen \ud800")] == [1, 2]
     assert [(word.number, word.act) for word in box.read()] == [(1, Act.TELL), (2, Act.TELL)]
     assert box.read() == []
-    assert Mailbox(tmp_path).post(Act.STOP, "", "now") == 3
-    assert box.read() == [Word(3, Act.STOP)]
+    assert Inbox(tmp_path).post(Act.STOP, "", "now") == 3
+    assert box.read() == [Instruction(3, Act.STOP)]
 
 
 def test_keys_and_commands_are_heard_by_every_reader_in_the_order_they_asked(tmp_path: Path) -> None:
-    box = Mailbox(tmp_path)
+    box = Inbox(tmp_path)
     other = box.anew()
     by_key = [box.post(act, "", "now", by_key=True) for act in (Act.STOP, Act.CARRY_ON)]
-    Mailbox(tmp_path).post(Act.STOP, "", "now")
-    words = [Word(1, Act.STOP, by_key=True), Word(2, Act.CARRY_ON, by_key=True), Word(3, Act.STOP)]
+    Inbox(tmp_path).post(Act.STOP, "", "now")
+    words = [Instruction(1, Act.STOP, by_key=True), Instruction(2, Act.CARRY_ON, by_key=True), Instruction(3, Act.STOP)]
     assert by_key == [1, 2]
     assert box.read() == other.read() == words
 
 
 def test_reading_goes_on_where_the_last_start_had_read_to(tmp_path: Path) -> None:
     for text in ("a", "b", "c"):
-        Mailbox(tmp_path).post(Act.TELL, text, "now")
-    assert [word.text for word in Mailbox(tmp_path, heard=2).read()] == ["c"]
+        Inbox(tmp_path).post(Act.TELL, text, "now")
+    assert [word.text for word in Inbox(tmp_path, heard=2).read()] == ["c"]
 
 
 def test_no_mailbox_is_an_empty_one(tmp_path: Path) -> None:
-    assert Mailbox(tmp_path / "nowhere").read() == []
+    assert Inbox(tmp_path / "nowhere").read() == []
 
 
 def test_garbled_lines_are_passed_over(tmp_path: Path) -> None:
-    Mailbox(tmp_path).post(Act.TELL, "a", "now")
+    Inbox(tmp_path).post(Act.TELL, "a", "now")
     with (tmp_path / "steering.jsonl").open("ab") as file:
         file.write(b'\xff{\n{"act": "dance"}\n[]\n{"act": "wa')
-    box = Mailbox(tmp_path)
+    box = Inbox(tmp_path)
     assert [word.text for word in box.read()] == ["a"]
-    assert Mailbox(tmp_path).post(Act.WAKE, "", "now") == 6  # the torn line is closed, and is a line
-    assert box.read() == [Word(6, Act.WAKE)]
+    assert Inbox(tmp_path).post(Act.WAKE, "", "now") == 6  # the torn line is closed, and is a line
+    assert box.read() == [Instruction(6, Act.WAKE)]
 
 
 def test_of_two_commands_at_once_each_gets_its_own_number(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_of_two_commands_at_once_each_gets_its_own_number(tmp_path: Path) -> Non
 
     def post() -> None:
         for _ in range(20):
-            numbers.append(Mailbox(tmp_path).post(Act.TELL, "x", "now"))
+            numbers.append(Inbox(tmp_path).post(Act.TELL, "x", "now"))
 
     threads = [threading.Thread(target=post) for _ in range(4)]
     for thread in threads:
@@ -129,4 +129,4 @@ def test_of_two_commands_at_once_each_gets_its_own_number(tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert sorted(numbers) == list(range(1, 81))
-    assert [word.number for word in Mailbox(tmp_path).read()] == list(range(1, 81))
+    assert [word.number for word in Inbox(tmp_path).read()] == list(range(1, 81))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ralph.core.stall import Mark, Standstill, words_of
+from ralph.core.stall import Stall, StallMark, words_of
 from tests.support.rows import rows
 
 TREES = {"a1": "A", "a2": "A", "a3": "A", "a4": "A", "b1": "B", "b2": "B", "b3": "B"}
@@ -14,10 +14,10 @@ def same_tree(commits: Sequence[str], other: str) -> bool:
     return TREES.get(other, other) in [TREES.get(commit, commit) for commit in commits]
 
 
-def stood(*iterations: tuple[str, str], elsewhere: Callable[[], str] = lambda: "refs") -> Standstill:
-    standstill = Standstill()
+def stood(*iterations: tuple[str, str], elsewhere: Callable[[], str] = lambda: "refs") -> Stall:
+    standstill = Stall()
     for words, commit in iterations:
-        standstill = standstill.after(Mark(words_of(words, ""), commit), same_tree=same_tree, elsewhere=elsewhere)
+        standstill = standstill.after(StallMark(words_of(words, ""), commit), same_tree=same_tree, elsewhere=elsewhere)
     return standstill
 
 
@@ -47,9 +47,9 @@ def test_nothing_is_looked_at_where_the_words_are_new() -> None:
     def never(*_: object) -> str:
         raise AssertionError("looked at the repository without need")
 
-    standstill = Standstill()
+    standstill = Stall()
     for number in range(5):
-        mark = Mark(words_of(f"step {number}", ""), "a1")
+        mark = StallMark(words_of(f"step {number}", ""), "a1")
         standstill = standstill.after(mark, same_tree=lambda *_: bool(never()), elsewhere=never)
     assert standstill.idle == 1
 

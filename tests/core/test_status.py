@@ -26,7 +26,7 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.status import Standing, Track, standing
+from ralph.core.status import RunStatus, StatusFold, standing
 from tests.support.rows import rows
 
 BEGUN = IterationStarted(1, "s", "log")
@@ -163,7 +163,7 @@ _EVENTS = st.one_of(
 )
 @example([(Text(Tag.THINK, "x"), False), (Text(Tag.THINK, "y"), False)])
 def test_who_looks_now_and_then_sees_what_who_looks_always_sees(events: list[tuple[Event, bool]]) -> None:
-    stands, track = Standing(), Track(Standing())
+    stands, track = RunStatus(), StatusFold(RunStatus())
     for number, (event, looks) in enumerate(events):
         stands = stands.after(event, str(number))
         track.take(event, str(number))
@@ -173,7 +173,7 @@ def test_who_looks_now_and_then_sees_what_who_looks_always_sees(events: list[tup
 
 
 def test_of_calls_without_end_as_much_is_known_however_seldom_one_looks() -> None:
-    stands, track = Standing(), Track(Standing())
+    stands, track = RunStatus(), StatusFold(RunStatus())
     ends = [ToolEnd(number, ToolStatus.OK) for number in ("45", "1045", "1046")]
     for event in [*(ToolStart(str(number), "Bash") for number in range(1050)), *ends]:
         stands = stands.after(event, "now")

@@ -20,14 +20,14 @@ from ralph.core.events import (
     ToolStatus,
     Waiting,
 )
-from ralph.core.status import Stopwatch
+from ralph.core.status import TimeSpent
 
 BEGUN = IterationStarted(1, "s", "log")
 GONE = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")
 
 
 def watched(*stamped: tuple[int, Event]) -> tuple[float, float, float, float]:
-    watch = Stopwatch()
+    watch = TimeSpent()
     for second, event in stamped:
         watch([event], f"2026-11-16T00:00:{second:02}.000Z")
     return watch.model, watch.tools, watch.check, watch.waiting
@@ -80,6 +80,6 @@ def test_sessions_add_up_and_so_do_the_check_and_waits() -> None:
 
 @pytest.mark.parametrize("at", ["", "no time", "2026-11-16T00:00:00"])
 def test_a_stamp_that_says_nothing_is_passed_over(at: str) -> None:
-    watch = Stopwatch()
+    watch = TimeSpent()
     watch([BEGUN, start("a"), end("a"), GONE, Text(Tag.AI, "x")], at)
     assert (watch.model, watch.tools) == (0, 0)

@@ -4,7 +4,18 @@ import json
 
 import pytest
 
-from ralph.core.verdict import PROMISE, SCHEMA, Answer, Fault, Promise, Reply, Verdict, defused, read_answer, read_reply
+from ralph.core.verdict import (
+    PROMISE,
+    SCHEMA,
+    Answer,
+    Promise,
+    Reply,
+    Verdict,
+    VerdictFault,
+    defused,
+    read_answer,
+    read_reply,
+)
 from tests.support.rows import rows
 
 
@@ -28,23 +39,23 @@ def test_only_the_single_word_claims_that_the_goal_is_reached(output: object, an
 @rows(
     ("output", "fault"),
     [
-        (None, Fault.MISSING),
-        ({}, Fault.NO_SUMMARY),
-        ({"text": "x"}, Fault.NO_SUMMARY),
-        ({"summary": None}, Fault.NO_SUMMARY),
-        ({"summary": ""}, Fault.NO_SUMMARY),
-        ({"summary": " \n\t"}, Fault.NO_SUMMARY),
-        ({"summary": 5}, Fault.INVALID),
-        ({"summary": ["DONE"]}, Fault.INVALID),
-        ({"summary": {"a": 1}}, Fault.INVALID),
-        ({"summary": True}, Fault.INVALID),
-        ("DONE", Fault.INVALID),
-        (["DONE"], Fault.INVALID),
-        (0, Fault.INVALID),
-        (False, Fault.INVALID),
+        (None, VerdictFault.MISSING),
+        ({}, VerdictFault.NO_SUMMARY),
+        ({"text": "x"}, VerdictFault.NO_SUMMARY),
+        ({"summary": None}, VerdictFault.NO_SUMMARY),
+        ({"summary": ""}, VerdictFault.NO_SUMMARY),
+        ({"summary": " \n\t"}, VerdictFault.NO_SUMMARY),
+        ({"summary": 5}, VerdictFault.INVALID),
+        ({"summary": ["DONE"]}, VerdictFault.INVALID),
+        ({"summary": {"a": 1}}, VerdictFault.INVALID),
+        ({"summary": True}, VerdictFault.INVALID),
+        ("DONE", VerdictFault.INVALID),
+        (["DONE"], VerdictFault.INVALID),
+        (0, VerdictFault.INVALID),
+        (False, VerdictFault.INVALID),
     ],
 )
-def test_an_invalid_answer_asks_for_what_is_missing(output: object, fault: Fault) -> None:
+def test_an_invalid_answer_asks_for_what_is_missing(output: object, fault: VerdictFault) -> None:
     assert read_answer(output) is fault
 
 
@@ -52,14 +63,14 @@ def test_an_invalid_answer_asks_for_what_is_missing(output: object, fault: Fault
     ("fault", "text"),
     [
         (
-            Fault.MISSING,
+            VerdictFault.MISSING,
             'You must use the StructuredOutput tool. Return: {"summary": "what you accomplished"}',
         ),
-        (Fault.NO_SUMMARY, 'Missing "summary" field. Return: {"summary": "what you accomplished"}'),
-        (Fault.INVALID, 'Invalid output. Use StructuredOutput tool: {"summary": "what you accomplished"}'),
+        (VerdictFault.NO_SUMMARY, 'Missing "summary" field. Return: {"summary": "what you accomplished"}'),
+        (VerdictFault.INVALID, 'Invalid output. Use StructuredOutput tool: {"summary": "what you accomplished"}'),
     ],
 )
-def test_the_corrections_are_word_for_word_those_of_the_contract(fault: Fault, text: str) -> None:
+def test_the_corrections_are_word_for_word_those_of_the_contract(fault: VerdictFault, text: str) -> None:
     assert fault == text
 
 
@@ -122,24 +133,26 @@ def test_a_promise_that_is_quoted_is_none(texts: tuple[str, ...]) -> None:
     ("reply", "output", "words", "promised", "answer"),
     [
         (Reply.TOOL, {"summary": "x"}, "", True, Answer(Verdict.CONTINUE, "x")),
-        (Reply.TOOL, None, "words", True, Fault.MISSING),
+        (Reply.TOOL, None, "words", True, VerdictFault.MISSING),
         (Reply.MESSAGE, {"summary": "x"}, "", False, Answer(Verdict.CONTINUE, "x")),
         (Reply.MESSAGE, {"summary": "DONE"}, "", False, Answer(Verdict.DONE, "DONE")),
         (Reply.MESSAGE, {"summary": f"Fixed.\n{PROMISE}"}, "", False, Answer(Verdict.DONE, "Fixed.")),
         (Reply.MESSAGE, {"summary": f"No {PROMISE} yet"}, "", False, Answer(Verdict.CONTINUE, f"No {PROMISE} yet")),
         (Reply.MESSAGE, {"summary": "x"}, "", True, Answer(Verdict.DONE, "x")),
         (Reply.MESSAGE, None, f"Fixed.\n{PROMISE}", True, Answer(Verdict.DONE, "Fixed.")),
-        (Reply.MESSAGE, None, "words", False, Fault.NO_MESSAGE),
-        (Reply.MESSAGE, {"summary": 3}, "words", False, Fault.NO_MESSAGE),
+        (Reply.MESSAGE, None, "words", False, VerdictFault.NO_MESSAGE),
+        (Reply.MESSAGE, {"summary": 3}, "words", False, VerdictFault.NO_MESSAGE),
         (Reply.WORDS, None, "I looked.", False, Answer(Verdict.CONTINUE, "I looked.")),
         (Reply.WORDS, None, f"I fixed it.\n{PROMISE}\n", True, Answer(Verdict.DONE, "I fixed it.")),
         (Reply.WORDS, None, PROMISE, True, Answer(Verdict.DONE, "DONE")),
         (Reply.WORDS, None, f"{'x' * 9000}\n{PROMISE}", True, Answer(Verdict.DONE, "… " + "x" * 4000)),
-        (Reply.WORDS, {"summary": "DONE"}, "", False, Fault.SILENT),
-        (Reply.WORDS, None, " \n", False, Fault.SILENT),
+        (Reply.WORDS, {"summary": "DONE"}, "", False, VerdictFault.SILENT),
+        (Reply.WORDS, None, " \n", False, VerdictFault.SILENT),
     ],
 )
-def test_every_way_to_answer(reply: Reply, output: object, words: str, promised: bool, answer: Answer | Fault) -> None:
+def test_every_way_to_answer(
+    reply: Reply, output: object, words: str, promised: bool, answer: Answer | VerdictFault
+) -> None:
     assert read_reply(reply, output, words, promised=promised) == answer
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ralph.dashboard.board import Board, Happening, Transcript, lineup
+from ralph.dashboard.board import Board, Happening, TranscriptPage, lineup
 from ralph.queue.goals import BatchGoal, State
-from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.stats import figures_of, foretold
 from ralph.ui.draw import Line, Tone
 
@@ -60,8 +60,8 @@ def bulletin(**facts: Any) -> Bulletin:
         "spent_tokens": 3_400_000,
         "seconds": 4000.0,
         "sights": {
-            3: Sight("Bash make test", NOW - 42, None, 3, 37.0, 0.52, 410_000, NOW - 400),
-            4: Sight("waiting", NOW - 100, NOW + 725, 6, 84.0, 2.1, 900_000, NOW - 2000),
+            3: GoalStatus("Bash make test", NOW - 42, None, 3, 37.0, 0.52, 410_000, NOW - 400),
+            4: GoalStatus("waiting", NOW - 100, NOW + 725, 6, 84.0, 2.1, 900_000, NOW - 2000),
         },
         "merging": (5, 6),
     }
@@ -132,7 +132,7 @@ def crowd() -> Board:
     goals = [
         goal(number, f"goal-{number:03}", state, **used.get(state, {})) for number, state in enumerate(states, start=1)
     ]
-    sights = {n: Sight("Edit", NOW - n, None, n, n * 10.0, 0.1 * n, 1000 * n, NOW - 60 * n) for n in range(1, 9)}
+    sights = {n: GoalStatus("Edit", NOW - n, None, n, n * 10.0, 0.1 * n, 1000 * n, NOW - 60 * n) for n in range(1, 9)}
     told = bulletin(slots=8, sights=sights, merging=(), budget=Budget(), spent_usd=25.0)
     return board(goals, bulletin=told, served="process 4321 on mill", news=news())
 
@@ -140,5 +140,5 @@ def crowd() -> Board:
 def reading() -> Board:
     """A goal's transcript is open."""
     rows: list[Line] = [((f"{'agent':<11}", Tone.CALM), (f"line {number}", Tone.PLAIN)) for number in range(1, 61)]
-    told = Transcript(3, rows, 0, (("iteration 3 · $0.52 · Bash make test 42s", Tone.PLAIN),))
+    told = TranscriptPage(3, rows, 0, (("iteration 3 · $0.52 · Bash make test 42s", Tone.PLAIN),))
     return board(twelve(), bulletin=bulletin(), served="process 4321 on mill", news=news(), transcript=told)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.dashboard.board import Board, Happening, Transcript, lineup
+from ralph.dashboard.board import Board, Happening, TranscriptPage, lineup
 from ralph.dashboard.frame import frame
 from ralph.dashboard.needs import needs_lines
 from ralph.dashboard.report import short_repos
-from ralph.dashboard.view import Asks, Prompt, View, shown
+from ralph.dashboard.view import Asks, Question, View, shown
 from ralph.queue.goals import BatchGoal, State
-from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.ui.draw import Line, Tone, painted, width
 from tests.dashboard import boards
 from tests.dashboard.boards import NOW, goal
@@ -65,7 +65,7 @@ SCENES: dict[str, tuple[Callable[[], Board], View, int, Sequence[str]]] = {
     "help": (boards.busy, View(helping=True), 24, ["pause", "cancel", "stop the worker"]),
     "telling": (
         boards.busy,
-        View(prompt=Prompt(Asks.TELL, 3, "use the old index", 17)),
+        View(prompt=Question(Asks.TELL, 3, "use the old index", 17)),
         24,
         ["tell g3 search-index: use the old index"],
     ),
@@ -181,7 +181,7 @@ def test_repositories_of_one_name_are_told_apart() -> None:
 
 def test_the_time_of_an_attempt_that_is_over_is_counted_once() -> None:
     """Its worker still has it in sight while it is merged."""
-    seen = {5: Sight("ended: done", NOW - 9, None, 2, None, 1.0, 0, NOW - 300)}
+    seen = {5: GoalStatus("ended: done", NOW - 9, None, 2, None, 1.0, 0, NOW - 300)}
     drawn = screen(replace(boards.busy(), bulletin=boards.bulletin(sights=seen)), View(cursor=9, moved=True), 80, 30)
     (row,) = (line for line in drawn if line.startswith("◆ g5"))
     assert " 5m00s " in row
@@ -204,7 +204,7 @@ def test_figures_stand_under_each_other() -> None:
 
 def test_an_agent_that_names_no_cost_is_not_shown_as_costing_nothing() -> None:
     unheld = "custom names no cost: --max-cost cannot hold it; --max-time can"
-    seen = {3: Sight("Bash", NOW - 9, None, 2, None, 0.0, 0, NOW - 90, costed=False)}
+    seen = {3: GoalStatus("Bash", NOW - 9, None, 2, None, 0.0, 0, NOW - 90, costed=False)}
     told = boards.bulletin(sights=seen, merging=(), spent_usd=0.0, cautions=(unheld,), unseen=("cost",))
     ended = goal(20, "free", State.DONE, iterations=3)
     board = boards.board([*boards.twelve(), ended], bulletin=told, served="process 4321 on mill")
@@ -274,13 +274,13 @@ def test_nobody_foretells_an_end_while_nothing_starts() -> None:
 
 def test_an_agent_that_says_nothing_is_at_work_after_a_while() -> None:
     for seconds, doing in ((3, "starting  3s"), (42, "at work  42s")):
-        seen = {3: Sight("starting", NOW - seconds, None, 1, None, 0.0, 0, NOW - seconds)}
+        seen = {3: GoalStatus("starting", NOW - seconds, None, 1, None, 0.0, 0, NOW - seconds)}
         board = replace(boards.busy(), bulletin=boards.bulletin(sights=seen, merging=()))
         assert doing in next(line for line in screen(board, View(), 100, 30) if " search-index " in line)
 
 
 def test_a_goal_that_has_never_started_has_no_transcript_for_that_reason() -> None:
-    told = Transcript(8, note="no run of it is to be found on this machine, at\n/a/place")
+    told = TranscriptPage(8, note="no run of it is to be found on this machine, at\n/a/place")
     board = replace(boards.busy(), transcript=told)
     assert "  it has not started yet: waits for g7, which is stuck\n" in words(board, View(open=8))
     gone = replace(board, transcript=replace(told, goal=1))
@@ -364,7 +364,7 @@ def any_board(draw: st.DrawFn) -> Board:
     goals = [draw(any_goal(number)) for number in range(1, draw(st.integers(0, 6)) + 1)]
     numbers = st.integers(1, 9)
     sights = st.builds(
-        Sight, ANY_TEXT, MOMENT, st.none() | MOMENT, COUNT, st.none() | st.floats(0, 1e9), AMOUNT, COUNT, MOMENT
+        GoalStatus, ANY_TEXT, MOMENT, st.none() | MOMENT, COUNT, st.none() | st.floats(0, 1e9), AMOUNT, COUNT, MOMENT
     )
     told = st.builds(
         Bulletin,
@@ -385,7 +385,9 @@ def any_board(draw: st.DrawFn) -> Board:
     )
     happened = st.lists(st.builds(Happening, MOMENT, ANY_TEXT, st.none() | numbers, ANY_TEXT), max_size=4)
     lines: st.SearchStrategy[Line] = st.lists(st.tuples(ANY_TEXT, st.sampled_from(Tone)), max_size=2).map(tuple)
-    transcripts = st.builds(Transcript, numbers, st.lists(lines, max_size=20), st.integers(0, 1000), lines, ANY_TEXT)
+    transcripts = st.builds(
+        TranscriptPage, numbers, st.lists(lines, max_size=20), st.integers(0, 1000), lines, ANY_TEXT
+    )
     return Board(
         NOW,
         draw(ANY_TEXT),
@@ -413,7 +415,7 @@ ANY_VIEW = st.builds(
     state=st.none() | st.sampled_from(State),
     open=st.none() | st.integers(1, 9),
     bottom=st.none() | st.integers(-5, 2000),
-    prompt=st.none() | st.builds(Prompt, st.sampled_from(Asks), st.integers(0, 9), ANY_TEXT, st.integers(0, 40)),
+    prompt=st.none() | st.builds(Question, st.sampled_from(Asks), st.integers(0, 9), ANY_TEXT, st.integers(0, 40)),
     message=ANY_TEXT,
     helping=st.booleans(),
 )

@@ -8,7 +8,7 @@ import pytest
 
 from ralph.dashboard.report import cost, next_step, tally
 from ralph.queue.goals import State
-from ralph.queue.open import Whereabouts
+from ralph.queue.open import QueueAddress
 from tests.dashboard.boards import goal
 
 
@@ -50,4 +50,4 @@ def test_what_is_given_up_and_was_cut_off_at_its_merge_is_not_to_be_given_up_aga
     ],
 )
 def test_a_command_names_the_queue_and_its_user_and_never_the_password(url: str, flag: str) -> None:
-    assert Whereabouts(url, Path("/state"), {}, most=2, agent="claude").flag == flag
+    assert QueueAddress(url, Path("/state"), {}, most=2, agent="claude").flag == flag

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from ralph.dashboard.board import Source
+from ralph.dashboard.board import BoardSource
 from ralph.dashboard.lines import Progress
-from ralph.dashboard.screen import Ground, Showing
+from ralph.dashboard.screen import DashboardTerminal, Showing
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
-from ralph.queue.news import Bulletin, Kind, News, Sight
-from ralph.queue.open import Whereabouts
+from ralph.queue.news import Bulletin, GoalStatus, News, NewsKind
+from ralph.queue.open import QueueAddress
 from ralph.queue.store import Store, open_store
 from ralph.system.signals import Signals
 from tests.dashboard import boards
@@ -65,12 +65,12 @@ def terminal() -> Iterator[Terminal]:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Whereabouts:
-    return Whereabouts(default_url(tmp_path), tmp_path, {}, 2, "claude")
+def place(tmp_path: Path) -> QueueAddress:
+    return QueueAddress(default_url(tmp_path), tmp_path, {}, 2, "claude")
 
 
 @pytest.fixture
-def store(place: Whereabouts) -> Iterator[Store]:
+def store(place: QueueAddress) -> Iterator[Store]:
     opened = open_store(place.url)
     assert opened is not None
     yield opened
@@ -81,9 +81,9 @@ Show = Callable[[Callable[[], Bulletin], Progress], Showing]
 
 
 @pytest.fixture
-def show(terminal: Terminal, place: Whereabouts, store: Store) -> Show:
-    ground = Ground(terminal.stdin, terminal.stdout, True, lambda: 0)
-    return lambda told, progress: Showing(ground, Source(place, store, told), place, store, progress, Signals())
+def show(terminal: Terminal, place: QueueAddress, store: Store) -> Show:
+    ground = DashboardTerminal(terminal.stdin, terminal.stdout, True, lambda: 0)
+    return lambda told, progress: Showing(ground, BoardSource(place, store, told), place, store, progress, Signals())
 
 
 def added(store: Store, *names: str) -> None:
@@ -106,8 +106,8 @@ def test_it_covers_the_lines_and_leaves_the_terminal_as_it_was(
     progress = Progress(as_json=False, quiet=False)
     with show(lambda: boards.bulletin(sights={}, merging=()), progress):
         terminal.shows("beta")
-        progress(News(0.0, Kind.STARTED, "on ralph/alpha", store.goal(1)))
-        progress(News(0.0, Kind.NOTE, "$2.00 of $2.00 spent: stopping"))
+        progress(News(0.0, NewsKind.STARTED, "on ralph/alpha", store.goal(1)))
+        progress(News(0.0, NewsKind.NOTE, "$2.00 of $2.00 spent: stopping"))
         assert capsys.readouterr().out == ""
     assert is_as_before(terminal)
     assert "spent: stopping" in (said := capsys.readouterr().out)
@@ -117,7 +117,7 @@ def test_it_covers_the_lines_and_leaves_the_terminal_as_it_was(
 def test_figures_stay_when_an_attempt_goes_over_to_its_merge(terminal: Terminal, store: Store, show: Show) -> None:
     added(store, "alpha")
     store.move(store.goal(1), State.RUNNING, starts=1, attempts=1)
-    told = [boards.bulletin(sights={1: Sight("Bash", iteration=2, cost_usd=0.52, tokens=9)}, merging=())]
+    told = [boards.bulletin(sights={1: GoalStatus("Bash", iteration=2, cost_usd=0.52, tokens=9)}, merging=())]
     rows: list[str] = []
 
     def is_merging() -> bool:
@@ -148,7 +148,7 @@ def test_a_broken_view_gives_the_terminal_back_and_lines_go_on(
     with show(told, progress):
         wait_until(lambda: is_as_before(terminal), "the terminal is given back")
         wait_until(lambda: not progress.is_covered, "lines are written again")
-        progress(News(0.0, Kind.STARTED, "on ralph/alpha", store.goal(1)))
+        progress(News(0.0, NewsKind.STARTED, "on ralph/alpha", store.goal(1)))
     said = capsys.readouterr().out
     assert said.count("the dashboard has broken (ZeroDivisionError('a bug')); plain lines go on") == 1
     assert "started on ralph/alpha" in said
@@ -191,7 +191,7 @@ def test_whatever_goals_say_the_terminal_is_not_theirs(terminal: Terminal, store
         State.QUEUED,
     )
     for text in texts:
-        store.publish(News(0.0, Kind.NOTE, text))
+        store.publish(News(0.0, NewsKind.NOTE, text))
     told = boards.bulletin(host=TEXTS["OSC 0, a title"], waits={TEXTS["clears the screen"]: boards.NOW * 2}, sights={})
     with show(lambda: told, Progress(as_json=False, quiet=True)):
         terminal.shows("goal-1")

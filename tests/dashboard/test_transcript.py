@@ -22,11 +22,11 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.records import to_json
-from ralph.dashboard.board import Transcript
+from ralph.dashboard.board import TranscriptPage
 from ralph.dashboard.frame import frame
 from ralph.dashboard.transcript import Reading
 from ralph.dashboard.view import View
-from ralph.queue.news import Sight
+from ralph.queue.news import GoalStatus
 from ralph.ui.draw import painted, plain, width
 from ralph.ui.render import Detail
 from ralph.ui.transcript import TonedTelling
@@ -56,11 +56,11 @@ def reading(run: Path) -> Iterator[Reading]:
     opened.close()
 
 
-def look(reading: Reading, columns: int = 80) -> Transcript:
+def look(reading: Reading, columns: int = 80) -> TranscriptPage:
     return reading.transcript(columns=columns, now=boards.NOW, seconds=75.0)
 
 
-def text(told: Transcript) -> str:
+def text(told: TranscriptPage) -> str:
     return "\n".join(plain(row) for row in told.rows)
 
 
@@ -134,12 +134,12 @@ def spent(cost_usd: float, number: int = 1) -> list[Event]:
     return [IterationStarted(number, "claude", "s"), Usage(prompt_tokens=1000, completion_tokens=0, cost_usd=cost_usd)]
 
 
-def status(reading: Reading, sight: Sight | None) -> str:
+def status(reading: Reading, sight: GoalStatus | None) -> str:
     told = [reading.transcript(columns=120, now=boards.NOW, seconds=75.0, sight=sight) for _ in range(12)]
     return plain(told[-1].status)  # by then all is there: a frame takes only so much at once
 
 
-SEEN = Sight("Bash", boards.NOW, None, 9, 40.0, 31.5, 2_000_000, boards.NOW)
+SEEN = GoalStatus("Bash", boards.NOW, None, 9, 40.0, 31.5, 2_000_000, boards.NOW)
 
 
 def test_what_a_run_has_used_is_its_events_word_or_its_workers_whichever_knows_more(

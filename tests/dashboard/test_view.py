@@ -15,7 +15,7 @@ from ralph.dashboard.view import (
     Cancel,
     Deed,
     Pause,
-    Prompt,
+    Question,
     Quit,
     Retry,
     Suspend,
@@ -103,7 +103,7 @@ def test_what_runs_stays_in_sight_of_who_has_pressed_nothing() -> None:
         assert in_sight(board, view)[:3] == running
         assert at(board, view) == running[0]
         asked, deeds = press(view, board, "c")
-        assert (asked.prompt, deeds) == (Prompt(Asks.MEANT, len(over) + 1, key="c"), None), "nobody has chosen it"
+        assert (asked.prompt, deeds) == (Question(Asks.MEANT, len(over) + 1, key="c"), None), "nobody has chosen it"
 
 
 @pytest.mark.parametrize("moves", [[], ["down"], ["down", "up"]])
@@ -148,7 +148,7 @@ def test_a_goal_that_has_come_to_the_cursor_by_itself_is_asked_about(
     assert at(board, view) == left, "the cursor stays at its place"
 
     view, deeds = pressed(board, key, view=view)
-    assert (view.prompt, deeds) == (Prompt(Asks.MEANT, int(left[1:]), key=key), [])
+    assert (view.prompt, deeds) == (Question(Asks.MEANT, int(left[1:]), key=key), [])
     asked = {"c": f"cancel {left}", "r": f"try {left} again", "t": f"tell {left} something", "w": f"wake {left}"}[key]
     said = f"the selection moved by itself: {asked}?  y: yes  any other key: no"
     assert bottom(board, view) == said
@@ -163,7 +163,7 @@ def test_a_goal_that_has_come_to_the_cursor_by_itself_is_asked_about(
         case "c":
             assert (deeds, meant.prompt) == ([Cancel(int(left[1:]))], None), "nobody is asked the same twice"
         case _:
-            assert (deeds, meant.prompt) == ([], Prompt(Asks.TELL, int(left[1:])))
+            assert (deeds, meant.prompt) == ([], Question(Asks.TELL, int(left[1:])))
 
 
 def test_a_goal_that_is_moved_to_or_looked_for_is_not_asked_about() -> None:
@@ -184,7 +184,7 @@ def test_a_goal_that_leaves_while_it_is_asked_about_hands_nothing_on() -> None:
     asked, _ = pressed(five_stuck(3), "r", view=view)
     assert press(asked, five_stuck(3, 4), "y")[1] is None
     view, deeds = pressed(five_stuck(3, 4), "y", view=asked)
-    assert (view.prompt, deeds) == (Prompt(Asks.MEANT, 5, key="r"), [])
+    assert (view.prompt, deeds) == (Question(Asks.MEANT, 5, key="r"), [])
 
 
 def test_what_nobody_has_seen_yet_is_asked_about() -> None:
@@ -387,7 +387,7 @@ def test_a_pasted_text_answers_no_question() -> None:
     board = boards.busy()
     assert read(board, ["c"], [Paste("y")])[1] == []
     assert read(board, ["q"], [Paste("y")])[1] == []
-    assert read(board, ["c"], [Paste("n")])[0].prompt == Prompt(Asks.CANCEL, 3), "it is still asked"
+    assert read(board, ["c"], [Paste("n")])[0].prompt == Question(Asks.CANCEL, 3), "it is still asked"
 
 
 def test_a_pasted_text_is_one_line_where_one_is_asked_for() -> None:

@@ -16,7 +16,7 @@ from ralph.config.paths import repo_key
 from ralph.queue.database import default_url
 from ralph.queue.goals import State
 from ralph.queue.open import sole_worker
-from ralph.queue.paths import premises
+from ralph.queue.paths import queue_paths
 from ralph.queue.store import open_store
 from tests.support.batches import Batch, says, shell, wrote
 from tests.support.git_repos import commit_all, commits, git, make_repo
@@ -338,7 +338,7 @@ def events(queued: Path, world: Path) -> Path:
     """Where the run of g2 writes its events, as `ralph run` in its clone would."""
     store = open_store(f"sqlite:///{world}/ralph/runs.sqlite")
     assert store is not None
-    place = premises(world / "ralph", store.queue_id)
+    place = queue_paths(world / "ralph", store.queue_id)
     store.close()
     clone = place.root / "clones" / "g2-set-up"
     file = place.ralph_dir / "runs" / repo_key(clone) / "set-up" / "events.ndjson"

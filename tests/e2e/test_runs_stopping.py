@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ralph.queue.database import default_url
-from ralph.queue.paths import premises
+from ralph.queue.paths import queue_paths
 from ralph.queue.store import open_store
 from tests.support.batches import CHECK_TEXTS, Batch, merged_goals, require_linear, says, shell, wrote
 from tests.support.forms import ROUNDS
@@ -359,7 +359,7 @@ def test_what_the_system_refuses_an_attempt_is_not_counted_as_one_that_was_kille
     assert batch.runs("add", "--queue", goal, cwd=batch.root).exit_code == 0
     store = open_store(default_url(batch.ralph_dir))
     assert store is not None
-    (root := premises(batch.ralph_dir, store.queue_id).root).mkdir(parents=True)
+    (root := queue_paths(batch.ralph_dir, store.queue_id).root).mkdir(parents=True)
     (obstacle := root / "clones").touch()
 
     first = batch.run()

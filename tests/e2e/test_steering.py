@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ralph.core.guidance import Act
-from ralph.state.inbox import Mailbox
+from ralph.state.inbox import Inbox
 from tests.support import tools
 from tests.support.git_repos import commits, make_repo
 from tests.support.goals import result, run_directory, write_check, write_goal
@@ -178,7 +178,7 @@ def test_guidance_that_no_session_has_heard_is_for_the_next_run(
     if begin:
         assert ralph("tell", "goal", "not in vain").exit_code == 0
     else:
-        Mailbox(run_directory(repo)).post(Act.TELL, "not in vain", "2026-11-16T00:00:00.000Z")
+        Inbox(run_directory(repo)).post(Act.TELL, "not in vain", "2026-11-16T00:00:00.000Z")
     agent = claude_script([summary("DONE")])
 
     assert ralph("run", "goal.md", *begin).exit_code == 0

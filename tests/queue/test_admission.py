@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ralph.queue.budget import Purse
+from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import DbosEngine
 from ralph.queue.goals import State, Submission
 from ralph.queue.news import Budget
-from ralph.queue.paths import premises
+from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.scheduler import Admission
 from ralph.queue.store import open_store
-from ralph.queue.worker_state import Controls, Gate, Rules, WorkerKit
+from ralph.queue.worker_state import AccountGate, Rules, WorkerKit, WorkerState
 
 TEXT = "## Objective\nx\n"
 
@@ -30,16 +30,16 @@ def kit(tmp_path: Path) -> Iterator[WorkerKit]:
     assert store is not None
     names = ("one", "two", "three")
     store.submit([Submission(name, name, TEXT, f"/goals/{name}.md", "/repo") for name in names], State.QUEUED)
-    controls = Controls(1, lambda _: None)
+    controls = WorkerState(1, lambda _: None)
     yield WorkerKit(
         store=store,
         engine=DbosEngine(url),
-        premises=premises(tmp_path, store.queue_id),
+        premises=queue_paths(tmp_path, store.queue_id),
         repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
-        gate=Gate(time.time),
+        gate=AccountGate(time.time),
         controls=controls,
         rules=Rules({}),
-        purse=Purse(Budget(), store.goals()),
+        purse=BatchBudget(Budget(), store.goals()),
     )
     store.close()
 

@@ -6,7 +6,7 @@ import pytest
 
 from ralph.core.limits import Limit, Limits
 from ralph.core.usage import Spend
-from ralph.queue.budget import Purse, Share, share_of
+from ralph.queue.budget import BatchBudget, Share, share_of
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget
 
@@ -23,7 +23,7 @@ class Clock:
 
 
 def test_what_goals_had_used_before_does_not_count() -> None:
-    purse = Purse(Budget(1.0, 100), [goal(1, 5.0, 500)])
+    purse = BatchBudget(Budget(1.0, 100), [goal(1, 5.0, 500)])
     purse.note(1, Spend(5.25, 520))
     purse.note(2, Spend(0.25, 10))
     assert (purse.spent.cost_usd, purse.spent.tokens) == (0.5, 30)
@@ -32,7 +32,7 @@ def test_what_goals_had_used_before_does_not_count() -> None:
 
 
 def test_what_a_start_finds_that_nobody_had_counted_is_not_charged_to_the_worker_that_finds_it() -> None:
-    purse = Purse(Budget(1.0, 100), [goal(1, 5.0, 0)])
+    purse = BatchBudget(Budget(1.0, 100), [goal(1, 5.0, 0)])
     purse.found(1, Spend(5.5, 400))  # a session that was cut off with the last worker; a queue that counted no tokens
     assert purse.left == Budget(1.0, 100)
     purse.reckon([goal(1, 5.0, 0, State.RUNNING)])
@@ -44,7 +44,7 @@ def test_what_a_start_finds_that_nobody_had_counted_is_not_charged_to_the_worker
 
 
 def test_what_is_lent_counts_from_what_was_found() -> None:
-    purse = Purse(Budget(tokens=100), [goal(1)])
+    purse = BatchBudget(Budget(tokens=100), [goal(1)])
     purse.lend(1)
     purse.found(1, Spend(0.0, 5000))
     assert purse.taken_by is None
@@ -53,7 +53,7 @@ def test_what_is_lent_counts_from_what_was_found() -> None:
 
 
 def test_a_goal_at_work_may_have_said_more_than_the_queue_knows_and_one_that_has_ended_may_not() -> None:
-    purse = Purse(Budget(1.0), [goal(1)])
+    purse = BatchBudget(Budget(1.0), [goal(1)])
     purse.note(1, Spend(0.9, 9))
     purse.reckon([goal(1, 0.5, 5, State.RUNNING)])
     assert purse.spent.cost_usd == 0.9
@@ -72,14 +72,14 @@ def test_a_goal_at_work_may_have_said_more_than_the_queue_knows_and_one_that_has
     ],
 )
 def test_what_is_used_up_is_said(budget: Budget, used: Spend, said: str) -> None:
-    purse = Purse(budget, [])
+    purse = BatchBudget(budget, [])
     purse.note(7, used)
     assert purse.reached == said
 
 
 def test_time_is_counted_from_the_start_of_the_worker() -> None:
     clock = Clock()
-    purse = Purse(Budget(seconds=60.0), [], clock)
+    purse = BatchBudget(Budget(seconds=60.0), [], clock)
     clock.now += 59.0
     assert purse.left == Budget(seconds=1.0)
     assert not purse.reached
@@ -89,8 +89,8 @@ def test_time_is_counted_from_the_start_of_the_worker() -> None:
 
 @pytest.mark.parametrize("budget", [Budget(cost_usd=1.0), Budget(tokens=100)])
 def test_only_a_goal_that_has_taken_all_alone_is_left_to_its_own_limit(budget: Budget) -> None:
-    together = Purse(budget, [])
-    alone = Purse(budget, [])
+    together = BatchBudget(budget, [])
+    alone = BatchBudget(budget, [])
     for purse in (together, alone):
         assert purse.lend(1) == budget
     together.lend(2)
@@ -135,6 +135,6 @@ def test_a_share_is_rounded_down_and_says_what_a_flag_can_say() -> None:
 
 
 def test_a_goal_that_comes_later_counts_whole() -> None:
-    purse = Purse(Budget(1.0), [goal(1)])
+    purse = BatchBudget(Budget(1.0), [goal(1)])
     purse.reckon([goal(1), replace(goal(2, 0.4, 4), state=State.DONE)])
     assert purse.spent.cost_usd == pytest.approx(0.4)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ralph.queue.budget import Purse
+from ralph.queue.budget import BatchBudget
 from ralph.queue.database import default_url
 from ralph.queue.news import Budget
 from ralph.queue.store import open_store
-from ralph.queue.worker_state import Controls, Gate, Posting
+from ralph.queue.worker_state import AccountGate, BulletinWriter, WorkerState
 
 
 def test_a_worker_that_has_nothing_new_to_tell_still_gives_a_sign_of_life(tmp_path: Path) -> None:
     store = open_store(default_url(tmp_path))
     assert store is not None
-    controls, clock = Controls(2, lambda _: None), [1000.0]
-    posting = Posting(store, controls, Gate(time.time), 2, Purse(Budget(), []), lambda: clock[0])
+    controls, clock = WorkerState(2, lambda _: None), [1000.0]
+    posting = BulletinWriter(store, controls, AccountGate(time.time), 2, BatchBudget(Budget(), []), lambda: clock[0])
 
     def written(at: float) -> float:
         clock[0] = at

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from ralph.queue.goals import BatchGoal, State
-from ralph.queue.news import Budget, Bulletin, Sight
+from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.stats import LEAST, Forecast, Reach, figures_of, forecast, foretold, left_of
 
 
@@ -31,7 +31,7 @@ def queued(*numbers: int) -> list[BatchGoal]:
 
 
 def made(
-    goals: list[BatchGoal], slots: int = 1, sights: Mapping[int, Sight] | None = None, now: float = 0.0
+    goals: list[BatchGoal], slots: int = 1, sights: Mapping[int, GoalStatus] | None = None, now: float = 0.0
 ) -> Forecast:
     found = forecast(goals, figures_of(goals), slots, sights, now)
     assert found is not None
@@ -84,7 +84,10 @@ def test_goals_that_come_after_each_other_take_their_time_however_many_slots_the
 
 def test_what_goals_at_work_have_used_is_not_still_to_come() -> None:
     goals = [*DONE, goal(4, State.RUNNING), goal(5, State.RUNNING), goal(6, State.QUEUED, after=(5,))]
-    sights = {4: Sight(cost_usd=2.5, tokens=2500, started=1000.0), 5: Sight(cost_usd=9.0, tokens=9000, started=400.0)}
+    sights = {
+        4: GoalStatus(cost_usd=2.5, tokens=2500, started=1000.0),
+        5: GoalStatus(cost_usd=9.0, tokens=9000, started=400.0),
+    }
     found = made(goals, 2, sights=sights, now=1060.0)
     assert found.cost_usd is not None
     assert found.cost_usd.about == pytest.approx(0.75 + 0.75 + 3.0), "none is done before it is: a quarter at least"
@@ -94,7 +97,7 @@ def test_what_goals_at_work_have_used_is_not_still_to_come() -> None:
 
 def test_goals_that_have_used_more_than_others_in_all_can_exceed_a_budget_too() -> None:
     goals = [*DONE, goal(4, State.RUNNING), goal(5, State.QUEUED, 9.0, 9000, 999.0)]
-    found = made(goals, 1, sights={4: Sight(cost_usd=4.0, tokens=4000, started=10.0)}, now=510.0)
+    found = made(goals, 1, sights={4: GoalStatus(cost_usd=4.0, tokens=4000, started=10.0)}, now=510.0)
     assert found.exceeds(Budget(1.4, 1400, 80.0)) == ("cost", "tokens", "time")
     assert found.exceeds(Budget(1.6, 1600, 100.0)) == ()
 
@@ -110,7 +113,7 @@ def test_a_budget_that_will_probably_not_do_is_named() -> None:
 def test_a_bulletin_tells_what_is_left_and_what_is_to_come() -> None:
     bulletin = Bulletin(
         at=1060.0, host="", pid=1, since=900.0, seconds=60.0, slots=1, budget=Budget(5.0, 1000, 90.0), spent_usd=4.0,
-        spent_tokens=2000, sights={4: Sight(cost_usd=1.0, started=1000.0)},
+        spent_tokens=2000, sights={4: GoalStatus(cost_usd=1.0, started=1000.0)},
     )  # fmt: skip
     assert left_of(bulletin) == Budget(1.0, 0, 30.0)
     found = foretold([goal(4, State.RUNNING)], figures_of(DONE), bulletin)

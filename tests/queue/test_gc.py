@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from ralph.queue.database import default_url
 from ralph.queue.discard import Obstacle, examine
-from ralph.queue.gc import Clearing, Holding, What, kept
+from ralph.queue.gc import GarbageCollection, Holding, What, kept
 from ralph.queue.goals import BatchGoal, State, Submission
 from ralph.queue.open import sole_worker, unless_served
-from ralph.queue.paths import Premises, premises
+from ralph.queue.paths import QueuePaths, queue_paths
 from ralph.queue.repos.mirror import Mirror
 from ralph.queue.repos.remote import Bare
 from ralph.queue.store import Store, open_store
@@ -40,7 +40,7 @@ class Scene:
     """A queue with one goal, which is over, and the clone that it was worked on in."""
 
     store: Store
-    place: Premises
+    place: QueuePaths
     mirror: Mirror
     goal: BatchGoal
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -52,19 +52,19 @@ class Scene:
     def clear(self) -> dict[What, str]:
         """Remove what can go; say of each that does not why."""
         goals = {self.place.clone(goal).name: goal for goal in self.store.goals()}
-        clearing = Clearing(self.place, goals)
+        clearing = GarbageCollection(self.place, goals)
         return {found.what: self._cleared(clearing, found) for found in clearing.survey()}
 
-    def _cleared(self, clearing: Clearing, found: Holding) -> str:
+    def _cleared(self, clearing: GarbageCollection, found: Holding) -> str:
         return clearing.remove(found, self.claim) if found.goes else found.why
 
     def force(self) -> dict[What, str]:
         """Remove all clones of the goal, whatever they hold."""
-        clearing = Clearing(self.place, {})
+        clearing = GarbageCollection(self.place, {})
         assert clearing.in_use(self.goal) == ""
         return {found.what: self._forced(clearing, found) for found in clearing.forced([self.goal])}
 
-    def _forced(self, clearing: Clearing, found: Holding) -> str:
+    def _forced(self, clearing: GarbageCollection, found: Holding) -> str:
         return clearing.remove(found, self.claim, forced=True) if found.goes else found.why
 
     def unsaved(self) -> dict[Obstacle, tuple[str, ...]]:
@@ -95,7 +95,7 @@ def made(base: Path, folder: Path, state: State = State.DONE) -> Scene:
     (submitted,) = store.submit([asked], State.QUEUED)
     goal = submitted.goal
     mirror = refreshed(folder, base)
-    place = premises(ralph_dir, store.queue_id)
+    place = queue_paths(ralph_dir, store.queue_id)
     mirror.clone(place.clone(goal), goal.branch)
     if state in (State.DONE, State.STUCK):
         store.move(goal, State.RUNNING)
@@ -594,7 +594,7 @@ def test_a_clone_that_is_still_needed_stays(base: Path, tmp_path: Path, state: S
 
 def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone(base: Path, tmp_path: Path) -> None:
     scene = made(base, tmp_path, State.CANCELLED)
-    clearing = Clearing(scene.place, {scene.clone.name: scene.goal})
+    clearing = GarbageCollection(scene.place, {scene.clone.name: scene.goal})
     (found,) = [each for each in clearing.survey() if each.what is What.CLONE]
     assert found.goes
     scene.store.retry(scene.goal)
@@ -630,7 +630,7 @@ def test_half_made_directories_go_when_nobody_serves_the_queue(scene: Scene) -> 
         (folder / "file").write_text("x" * 10_000)
     shutil.copytree(scene.clone, aside, symlinks=True)
     goals = {scene.clone.name: scene.goal}
-    busy = {each.path: each for each in Clearing(scene.place, goals, "process 7 on here").survey()}
+    busy = {each.path: each for each in GarbageCollection(scene.place, goals, "process 7 on here").survey()}
     assert [path for path, each in busy.items() if each.goes] == [scene.clone, aside]
     assert busy[half].why == busy[checkout].why == "process 7 on here serves the queue, and may be at it"
     assert busy[half].size >= 10_000
@@ -642,14 +642,14 @@ def test_clones_are_told_in_the_order_of_their_goals(scene: Scene) -> None:
     clones = scene.clone.parent
     for name in ("g10-b", "g2-a", "g2-a.broken-10", "g2-a.broken-9", "g100-c", "mine"):
         (clones / name).mkdir()
-    told = [each.path.name for each in Clearing(scene.place, {}).survey() if each.path.parent == clones]
+    told = [each.path.name for each in GarbageCollection(scene.place, {}).survey() if each.path.parent == clones]
     assert told == [scene.clone.name, "g2-a", "g2-a.broken-9", "g2-a.broken-10", "g10-b", "g100-c", "mine"]
 
 
 def test_what_a_queue_worker_that_has_begun_since_may_be_at_stays(scene: Scene) -> None:
     checkout = scene.place.checkouts / "merge-1"
     checkout.mkdir(parents=True)
-    clearing = Clearing(scene.place, {})
+    clearing = GarbageCollection(scene.place, {})
     (found,) = [each for each in clearing.survey() if each.what is What.CHECKOUT]
     assert found.goes
     with sole_worker(default_url(scene.place.ralph_dir)):
@@ -661,7 +661,7 @@ def test_what_a_queue_worker_that_has_begun_since_may_be_at_stays(scene: Scene) 
 
 
 def test_a_clone_that_somebody_works_in_stays(scene: Scene) -> None:
-    clearing = Clearing(scene.place, {scene.clone.name: scene.goal})
+    clearing = GarbageCollection(scene.place, {scene.clone.name: scene.goal})
     (before,) = [each for each in clearing.survey() if each.what is What.CLONE]
     runs = scene.place.run_directory(scene.goal).parent
     program = (
@@ -705,7 +705,7 @@ def test_a_file_that_stays_elsewhere_frees_nothing(scene: Scene, tmp_path: Path)
     (scene.clone / "ignored").mkdir()
     (tmp_path / "stored").write_bytes(os.urandom(1_000_000))
     (scene.clone / "ignored" / "installed").hardlink_to(tmp_path / "stored")
-    clearing = Clearing(scene.place, {scene.clone.name: scene.goal})
+    clearing = GarbageCollection(scene.place, {scene.clone.name: scene.goal})
     (before,) = [each.size for each in clearing.survey() if each.goes]
     (tmp_path / "stored").unlink()
     (after,) = [each.size for each in clearing.survey() if each.goes]
@@ -800,7 +800,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 def test_what_has_come_since_the_user_agreed_keeps_the_clone(scene: Scene) -> None:
     nested(scene, 0)
-    clearing = Clearing(scene.place, {})
+    clearing = GarbageCollection(scene.place, {})
     (found,) = clearing.forced([scene.goal])
     nested(scene, 0)
     why = "a repository of its own is in ignored/inner-0, ignored/inner-2: its history may be nowhere else"
@@ -812,7 +812,7 @@ def test_what_has_come_since_the_user_agreed_keeps_the_clone(scene: Scene) -> No
 
 def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone_from_force(base: Path, tmp_path: Path) -> None:
     scene = made(base, tmp_path, State.STUCK)
-    clearing = Clearing(scene.place, {})
+    clearing = GarbageCollection(scene.place, {})
     (found,) = clearing.forced([scene.goal])
     scene.store.retry(scene.goal)
     assert clearing.remove(found, scene.claim, forced=True) == "it was taken up again"
@@ -822,7 +822,7 @@ def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone_from_force(base: P
 
 def test_which_goals_are_in_use(base: Path, tmp_path: Path) -> None:
     scene = made(base, tmp_path, State.STUCK)
-    clearing, goal = Clearing(scene.place, {}), scene.goal
+    clearing, goal = GarbageCollection(scene.place, {}), scene.goal
     in_use = {
         "is running": replace(goal, state=State.RUNNING),
         "is being merged": replace(goal, state=State.RUNNING, unmerged={}),

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.queue.budget import Purse
+from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import Pursue, Record
 from ralph.queue.goals import BatchGoal, State, Submission
 from ralph.queue.news import Budget, News
-from ralph.queue.paths import premises
+from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.scheduler import Admission, QueueWorker, WorkOrder
 from ralph.queue.store import Store, open_store
-from ralph.queue.worker_state import Controls, Gate, Posting, Rules, WorkerKit
+from ralph.queue.worker_state import AccountGate, BulletinWriter, Rules, WorkerKit, WorkerState
 from ralph.system.signals import Signals
 
 
@@ -45,24 +45,24 @@ def test_what_a_goal_uses_that_ends_before_the_first_turn_counts(tmp_path: Path)
     store.submit([Submission("cut-off", "Cut off", "text", "/goals/cut-off.md", str(tmp_path))], State.QUEUED)
     store.move(store.goal(1), State.RUNNING, starts=1, attempts=1)
     told: list[News] = []
-    controls = Controls(1, told.append)
+    controls = WorkerState(1, told.append)
     order = WorkOrder(slots=1, until_drained=True, budget=Budget(cost_usd=1.0))
     kit = WorkerKit(
         store=store,
         engine=EndsAtOnce(store),
-        premises=premises(tmp_path, store.queue_id),
+        premises=queue_paths(tmp_path, store.queue_id),
         repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
-        gate=Gate(time.time),
+        gate=AccountGate(time.time),
         controls=controls,
         rules=Rules({}),
-        purse=Purse(order.budget, store.goals()),
+        purse=BatchBudget(order.budget, store.goals()),
     )
     worker = QueueWorker(
         order,
         kit,
         lambda *_: None,
         admission=Admission(kit, "claude"),
-        posting=Posting(store, controls, kit.gate, 1, kit.purse),
+        posting=BulletinWriter(store, controls, kit.gate, 1, kit.purse),
         signals=Signals(),
         still_sole=lambda: True,
     )

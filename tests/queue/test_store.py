@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from ralph.core.errors import QueueError, StateError, UsageError
 from ralph.queue.database import GOALS, NEWS, connect, default_url, reading
 from ralph.queue.goals import MergeMode, State, Submission
-from ralph.queue.news import Budget, Bulletin, Kind, News, Sight, decoded
+from ralph.queue.news import Budget, Bulletin, GoalStatus, News, NewsKind, decoded
 from ralph.queue.store import Store, open_store
 from tests.support.postgres import Postgres
 
@@ -370,7 +370,7 @@ def test_a_pause_is_news_once(store: Store) -> None:
 def test_news_are_kept_in_their_order(store: Store) -> None:
     (submitted,) = store.submit([asked("login")], State.QUEUED)
     for number in range(5):
-        store.publish(News(float(number), Kind.NOTE, f"word {number}", submitted.goal if number % 2 else None))
+        store.publish(News(float(number), NewsKind.NOTE, f"word {number}", submitted.goal if number % 2 else None))
     assert store.news(2) == [(3.0, "note", submitted.goal.id, "word 3"), (4.0, "note", None, "word 4")]
 
 
@@ -382,7 +382,7 @@ def test_old_news_go(tmp_path: Path) -> None:
         old = [{"at": 0.0, "kind": "note", "text": f"word {number}"} for number in range(1, 6_499)]
         connection.execute(NEWS.insert(), old)
     for word in ("the last but one", "the last"):
-        store.publish(News(1.0, Kind.NOTE, word))
+        store.publish(News(1.0, NewsKind.NOTE, word))
     kept = store.news(10_000)
     assert (len(kept), kept[0][3], kept[-1][3]) == (5_000, "word 1501", "the last")
     engine.dispose()
@@ -393,7 +393,7 @@ def test_a_bulletin_comes_back_and_running_goals_keep_what_it_says_of_them(store
     submitted = store.submit([asked("login"), asked("logout")], State.QUEUED)
     running, queued = (each.goal for each in submitted)
     store.move(running, State.RUNNING)
-    sights = {goal.id: Sight("Bash make", 5.0, None, 3, 41.5, 0.25, 1200, 4.0) for goal in (running, queued)}
+    sights = {goal.id: GoalStatus("Bash make", 5.0, None, 3, 41.5, 0.25, 1200, 4.0) for goal in (running, queued)}
     bulletin = Bulletin(
         10.0, "here", 77, 1.0, 2, Budget(5.0, None, 3600.0), 0.25, 1200, sights, (running.id,), {"claude": 99.5},
         {"codex": 2}, ("no check",), ("tokens",), stopping=True,
@@ -412,7 +412,7 @@ def test_what_a_goal_at_work_takes_is_kept_until_its_attempt_has_ended(store: St
     goal = store.goal(submitted.goal.id)
 
     def posted(at: float, cost: float) -> tuple[float, float]:
-        sight = Sight("Bash make", cost_usd=cost, started=1000.0, before=40.0)
+        sight = GoalStatus("Bash make", cost_usd=cost, started=1000.0, before=40.0)
         store.post(Bulletin(at, "here", 77, 1.0, 2, sights={goal.id: sight}))
         now = store.goal(goal.id)
         return now.seconds, now.cost_usd

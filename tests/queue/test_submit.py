@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ralph.core.errors import UsageError
-from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, taken
+from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, submit
 from tests.queue.test_plan import goal as plain_goal
 
 ASKED = Submission("goal-1", "Goal 1", "the text", "/goals/goal-1.md", "repo")
@@ -37,7 +37,7 @@ def there(state: State, text: str = "the text", **facts: object) -> BatchGoal:
 def test_what_comes_of_it(
     state: State, wanted: State, text: str, alone: bool, what: str, new: bool, becomes: State | None
 ) -> None:
-    found = taken(ASKED, there(state, text), wanted, alone=alone)
+    found = submit(ASKED, there(state, text), wanted, alone=alone)
     assert (found.what, found.new, found.changes.get("state")) == (what, new, becomes)
 
 
@@ -45,13 +45,15 @@ def test_what_comes_of_it(
 def test_what_changes_is_said_to_be_updated(wish: dict[str, Any]) -> None:
     asked = replace(ASKED, **wish)
     for state, wanted in ((State.DRAFT, State.DRAFT), (State.DRAFT, State.QUEUED), (State.QUEUED, State.QUEUED)):
-        assert taken(asked, there(state), wanted, alone=False).what == "updated"
-        assert taken(asked, there(state, **wish), wanted, alone=False).what != "updated"
+        assert submit(asked, there(state), wanted, alone=False).what == "updated"
+        assert submit(asked, there(state, **wish), wanted, alone=False).what != "updated"
 
 
 def test_what_is_done_is_not_done_again_for_another_model() -> None:
-    assert taken(ASKED, there(State.DONE, settings={"model": "opus"}), State.QUEUED, alone=False).what == "done already"
-    assert taken(ASKED, there(State.QUEUED, settings={"model": "opus"}), State.QUEUED, alone=False).what == "updated"
+    assert (
+        submit(ASKED, there(State.DONE, settings={"model": "opus"}), State.QUEUED, alone=False).what == "done already"
+    )
+    assert submit(ASKED, there(State.QUEUED, settings={"model": "opus"}), State.QUEUED, alone=False).what == "updated"
 
 
 @pytest.mark.parametrize(
@@ -67,27 +69,27 @@ def test_what_is_done_is_not_done_again_for_another_model() -> None:
     ],
 )
 def test_work_that_is_done_and_not_on_the_base_is_said_to_be_elsewhere(reason: str, what: str) -> None:
-    found = taken(ASKED, there(State.DONE, reason=reason, branch="ralph/goal-1"), State.QUEUED, alone=False)
+    found = submit(ASKED, there(State.DONE, reason=reason, branch="ralph/goal-1"), State.QUEUED, alone=False)
     assert (found.what, found.new) == (what, False)
 
 
 def test_a_text_is_not_changed_under_a_worker() -> None:
     with pytest.raises(UsageError, match="runs as g1, with another text"):
-        taken(ASKED, there(State.RUNNING, "another"), State.QUEUED, alone=False)
+        submit(ASKED, there(State.RUNNING, "another"), State.QUEUED, alone=False)
 
 
 @pytest.mark.parametrize("state", [State.QUEUED, State.STUCK, State.CANCELLED, State.RUNNING])
 def test_work_that_was_done_for_another_text_is_not_merged(state: State) -> None:
     before = there(state, "another", unmerged={"proven": True}, cost_usd=3.0, run="run")
-    changes = taken(ASKED, before, State.QUEUED, alone=True).changes
+    changes = submit(ASKED, before, State.QUEUED, alone=True).changes
     assert (changes["unmerged"], changes["run"], changes["spent_usd"]) == (None, "", 3.0)
 
 
 def test_work_that_was_done_for_this_text_is_still_to_be_merged() -> None:
-    changes = taken(ASKED, there(State.STUCK, unmerged={"proven": True}), State.QUEUED, alone=True).changes
+    changes = submit(ASKED, there(State.STUCK, unmerged={"proven": True}), State.QUEUED, alone=True).changes
     assert "unmerged" not in changes
 
 
 def test_what_was_cut_off_is_not_charged_and_its_old_start_has_no_say() -> None:
-    changes = taken(ASKED, there(State.RUNNING, "another", attempts=2, starts=5), State.QUEUED, alone=True).changes
+    changes = submit(ASKED, there(State.RUNNING, "another", attempts=2, starts=5), State.QUEUED, alone=True).changes
     assert (changes["attempts"], changes["starts"], changes["cancelling"]) == (1, 6, False)

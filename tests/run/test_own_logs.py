@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ralph.agents.base import Account
+from ralph.agents.base import AgentLog
 from ralph.agents.codex import CodexTranscript
 from ralph.agents.registry import account_of
 from ralph.core.events import Usage
-from ralph.run.agent import recall
+from ralph.run.agent import own_log_of
 
 THREAD = "01a1e3c5-6d1a-7df1-9b47-850644a54068"
 STARTED = json.dumps({"type": "thread.started", "thread_id": THREAD})
 
 
-def account(home: Path) -> Account:
+def account(home: Path) -> AgentLog:
     found = account_of("codex", "codex", {"CODEX_HOME": str(home)})
     assert found is not None
     return found
@@ -51,7 +51,7 @@ def test_the_last_word_on_the_thread_is_taken_and_logged(tmp_path: Path, last: o
     keep(tmp_path, counted(9), thread="01a1e3c5-0000-7df1-9b47-850644a54068")
     log = tmp_path / "raw.ndjson"
     log.write_text(f"{STARTED}\n")
-    (line,) = recall(account(tmp_path), THREAD, log)
+    (line,) = own_log_of(account(tmp_path), THREAD, log)
     assert log.read_bytes() == f"{STARTED}\n".encode() + line + b"\n"
     transcript = CodexTranscript()
     events = [event for text in log.read_text().splitlines() for event in transcript.feed(text)]
@@ -60,7 +60,7 @@ def test_the_last_word_on_the_thread_is_taken_and_logged(tmp_path: Path, last: o
 
 def test_what_a_command_prints_is_no_account(tmp_path: Path) -> None:
     keep(tmp_path, counted(3), printed(counted(1)), printed(json.dumps(recorded(1))))
-    (line,) = recall(account(tmp_path), THREAD, tmp_path / "log")
+    (line,) = own_log_of(account(tmp_path), THREAD, tmp_path / "log")
     assert json.loads(line) == counted(3)
 
 
@@ -68,19 +68,19 @@ def test_what_a_command_prints_is_no_account(tmp_path: Path) -> None:
 def test_a_session_that_has_no_account_leaves_the_log_as_it_is(tmp_path: Path, session_id: str) -> None:
     keep(tmp_path, counted(3))
     log = tmp_path / "log"
-    assert recall(account(tmp_path), session_id, log) == []
-    assert recall(account(tmp_path / "nowhere"), THREAD, log) == []
+    assert own_log_of(account(tmp_path), session_id, log) == []
+    assert own_log_of(account(tmp_path / "nowhere"), THREAD, log) == []
     assert not log.exists()
 
 
 def test_a_line_that_is_still_being_written_does_not_count(tmp_path: Path) -> None:
     path = keep(tmp_path, counted(3))
     path.write_text(path.read_text() + json.dumps(counted(7), separators=(",", ":"))[:-4])
-    (line,) = recall(account(tmp_path), THREAD, tmp_path / "log")
+    (line,) = own_log_of(account(tmp_path), THREAD, tmp_path / "log")
     assert json.loads(line) == counted(3)
 
 
 def test_only_codex_read_as_itself_keeps_one(tmp_path: Path) -> None:
     for agent, transcript in (("claude", "claude"), ("codex", "plain"), ("custom", "codex")):
         assert account_of(agent, transcript, {}) is None
-    assert recall(None, THREAD, tmp_path / "log") == []
+    assert own_log_of(None, THREAD, tmp_path / "log") == []

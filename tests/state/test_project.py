@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from ralph.state.project import Windows
+from ralph.state.project import ProjectLinks
 
 
 def show(root: Path, iterations: int) -> Path:
-    Windows(root).show_budget(cost_usd=0.5, max_cost_usd=None, iterations=iterations, max_iterations=None)
+    ProjectLinks(root).show_budget(cost_usd=0.5, max_cost_usd=None, iterations=iterations, max_iterations=None)
     return root / ".ralph" / "state" / "budget.json"
 
 
@@ -33,7 +33,7 @@ def test_a_file_of_another_size_is_replaced(tmp_path: Path) -> None:
 def test_a_longer_document_is_written_whole(tmp_path: Path) -> None:
     long_name = "s" * 1000
     for name in ("short", long_name, "short"):
-        Windows(tmp_path).show_session(name, "2026-01-01T00:00:00Z")
+        ProjectLinks(tmp_path).show_session(name, "2026-01-01T00:00:00Z")
         document = json.loads((tmp_path / ".ralph" / "state" / "claude-session.json").read_bytes())
         assert document["coder_session_id"] == name
 

@@ -14,7 +14,7 @@ from ralph.cli.queue_show import known_of
 from ralph.dashboard import report
 from ralph.queue.database import default_url
 from ralph.queue.news import Bulletin
-from ralph.queue.open import Whereabouts, is_cut_off
+from ralph.queue.open import QueueAddress, is_cut_off
 from ralph.queue.store import Store, open_store
 from tests.support.git_repos import commits, git, make_repo
 from tests.support.ralph_process import Finished, Ralph, RunningRalph
@@ -140,8 +140,8 @@ class Batch:
                 store.close()
 
     @property
-    def _whereabouts(self) -> Whereabouts:
-        return Whereabouts(default_url(self.ralph_dir), self.ralph_dir, self.runs.env, most=1, agent="claude")
+    def _whereabouts(self) -> QueueAddress:
+        return QueueAddress(default_url(self.ralph_dir), self.ralph_dir, self.runs.env, most=1, agent="claude")
 
     @property
     def ralph_dir(self) -> Path:

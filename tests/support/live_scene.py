@@ -26,15 +26,15 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.guidance import Helm
+from ralph.core.guidance import Steering
 from ralph.core.limits import Limits
 from ralph.core.text import instant
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
-from ralph.ui.footer import Bit, Reins
-from ralph.ui.live import Course, Ground, LiveView
+from ralph.ui.footer import Bit, RunKeys
+from ralph.ui.live import LiveRun, LiveTerminal, LiveView
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 
 WAITING, OVER = "waiting", "over"
 
@@ -84,12 +84,12 @@ _REST: list[Event] = [
 
 def show() -> None:
     """Show the scenes, one after the other."""
-    outlet = Outlet(sys.stdout)
-    bit = Bit(ask=lambda _: None, helm=Helm(list), end=lambda: None, is_ending=lambda: False)
+    outlet = Output(sys.stdout)
+    bit = Bit(ask=lambda _: None, helm=Steering(list), end=lambda: None, is_ending=lambda: False)
     limits = Limits(iterations=10, duration=3600, cost_usd=5.0, tokens=2_000_000)
-    ground = Ground(outlet, sys.stdin, sys.stdout, colour=True, continued=lambda: 0, suspend=lambda: None)
-    course = Course(limits, Spend(0.5, 800_000), "/repo", seconds=lambda: 725.0, now=lambda: _NOW)
-    view = LiveView(ground, course, Reins(bit, Detail.NORMAL), Console(outlet))
+    ground = LiveTerminal(outlet, sys.stdin, sys.stdout, colour=True, continued=lambda: 0, suspend=lambda: None)
+    course = LiveRun(limits, Spend(0.5, 800_000), "/repo", seconds=lambda: 725.0, now=lambda: _NOW)
+    view = LiveView(ground, course, RunKeys(bit, Detail.NORMAL), Console(outlet))
     view.say("ralph", "goal.md · claude · at most 10 iterations, 1h00m, $5.00")
     view(_WORK, _BEGUN, b"")
     _come_to(WAITING)

@@ -20,7 +20,7 @@ STOPS = 25
 JOB = """
 import os, signal, subprocess, sys, threading, time
 from pathlib import Path
-from ralph.system.notify import Errands
+from ralph.system.notify import BackgroundPrograms
 from ralph.system.leash import Leashed
 from ralph.system.programs import ask, run_to_end
 from ralph.system.programs import user_to_fork_for

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.queue.paths import premises
+from ralph.queue.paths import queue_paths
 from ralph.system.files import remove_tree
 
 
@@ -71,7 +71,7 @@ def test_what_is_read_only_goes_but_no_link_in_it_is_followed(tmp_path: Path, do
 
 
 def test_a_worker_that_begins_clears_its_place_with_the_same_care(tmp_path: Path, documents: Path) -> None:
-    place = premises(tmp_path, "queue")
+    place = queue_paths(tmp_path, "queue")
     clones = place.root / "clones"
     (clones / ".g1-x.new" / "built").mkdir(parents=True)
     (clones / ".g1-x.new" / "built" / "file").write_text("x")

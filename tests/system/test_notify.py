@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ralph.system.notify import Errands, Notice, Notifier, Occasion, occasion_of
+from ralph.system.notify import BackgroundPrograms, Notice, Notifier, Occasion, occasion_of
 from tests.support.notifier import listening
 from tests.support.rows import rows
 from tests.support.waiting import is_alive, wait_until
@@ -77,12 +77,12 @@ def test_nothing_of_a_command_that_hangs_is_left(tmp_path: Path) -> None:
     """Neither when it has had its time, nor when ralph ends; with what it started."""
     program = ["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/$0; wait", "late"]
     faults: list[str] = []
-    late = Errands(program, env(), 5, faults.append)
+    late = BackgroundPrograms(program, env(), 5, faults.append)
     late.send(b"{}")
     wait_until(lambda: bool(faults), "it has had its time")
     late.close(0)
     program[-1] = "last"
-    last = Errands(program, env(), 600, faults.append)
+    last = BackgroundPrograms(program, env(), 600, faults.append)
     last.send(b"{}")
     wait_until((tmp_path / "last").exists, "it runs")
     last.close(0.1)
@@ -93,7 +93,7 @@ def test_nothing_of_a_command_that_hangs_is_left(tmp_path: Path) -> None:
 
 
 def test_telling_waits_for_nobody(tmp_path: Path) -> None:
-    slow = Errands(["sleep", "600"], env(), 600, lambda _: None)
+    slow = BackgroundPrograms(["sleep", "600"], env(), 600, lambda _: None)
     before = time.monotonic()
     for _ in range(20):
         slow.send(b"{}")
@@ -213,7 +213,7 @@ def test_the_examples_can_be_run() -> None:
 
 def test_a_machine_without_room_for_a_thread_stops_nobody() -> None:
     faults: list[str] = []
-    errands = Errands(["true"], env(), 2, faults.append)
+    errands = BackgroundPrograms(["true"], env(), 2, faults.append)
     before = threading.stack_size(1 << 46)  # no address space has room for it
     try:
         errands.send(b"{}")

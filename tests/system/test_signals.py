@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from ralph.system.signals import Handover
+from ralph.system.signals import SignalSafeQueue
 
 _HANDLED_FOR_LONG = """
 import queue, signal, time
-from ralph.system.signals import Handover
+from ralph.system.signals import SignalSafeQueue
 
 signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.5))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
@@ -23,7 +23,7 @@ except queue.Empty:
 
 _PUT_BY_A_HANDLER = """
 import signal
-from ralph.system.signals import Handover
+from ralph.system.signals import SignalSafeQueue
 
 things = Handover()
 signal.signal(signal.SIGALRM, lambda *_: things.put("by the handler"))
@@ -33,7 +33,7 @@ print(things.get(timeout=30))
 
 
 def test_things_come_in_their_order_and_then_nothing() -> None:
-    things: Handover[int] = Handover()
+    things: SignalSafeQueue[int] = SignalSafeQueue()
     for number in range(3):
         things.put(number)
     assert [things.get(timeout=0), things.get_nowait(), things.get_nowait()] == [0, 1, 2]
@@ -42,7 +42,7 @@ def test_things_come_in_their_order_and_then_nothing() -> None:
 
 
 def test_of_many_who_put_at_once_nothing_is_lost_and_nobody_is_kept_waiting() -> None:
-    things: Handover[int] = Handover()
+    things: SignalSafeQueue[int] = SignalSafeQueue()
     most, each = 8, 2_000
 
     def put(first: int) -> None:

@@ -13,7 +13,7 @@ from typing import TextIO
 import pytest
 
 from ralph.ui.draw import Canvas, Line, Tone, line
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 from tests.support.terminal import Screen
 from tests.support.waiting import kill_tree, wait_until
 
@@ -28,7 +28,7 @@ class Easel:
         self._ours, self._stream = ours, stream
         self.screen = Screen(20, 5)
         self.resize(20, 5)
-        self.canvas = Canvas(Outlet(stream), colour=True)
+        self.canvas = Canvas(Output(stream), colour=True)
         self.written = ""
 
     @property
@@ -140,7 +140,7 @@ def test_what_a_terminal_that_is_held_still_has_not_shown_is_drawn_again() -> No
 _PROGRAM = """
 import select, sys, termios
 from ralph.ui.draw import Canvas
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 from ralph.ui.draw import line
 with Canvas(Outlet(sys.stdout, in_haste=lambda: True), colour=True) as canvas:
     canvas.draw([line("ready")])

@@ -39,7 +39,7 @@ from ralph.core.events import (
 from ralph.core.records import to_json
 from ralph.ui.console import Console, json_screen
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.rows import rows
 from tests.support.terminal import read_terminal
@@ -59,7 +59,7 @@ def _wall_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def shown(*events: Event, detail: Detail = Detail.NORMAL, root: str = "") -> str:
     stream = io.StringIO()
-    console = Console(Outlet(stream), detail, root)
+    console = Console(Output(stream), detail, root)
     for event in events:
         console([event], AT, b"")
     return stream.getvalue()
@@ -234,7 +234,7 @@ def test_what_the_report_has_told_the_iterations_end_does_not_repeat() -> None:
 def test_a_duration_is_taken_from_the_stamps_where_there_are_any() -> None:
     for stamps, said in ((("2026-11-16T00:00:01.000Z", "2026-11-16T00:00:03.500Z"), " · 2.5s"), ((None, None), "")):
         stream = io.StringIO()
-        console = Console(Outlet(stream))
+        console = Console(Output(stream))
         console([ToolStart("1", "shell", {})], stamps[0], b"")
         console([ToolEnd("1", ToolStatus.OK)], stamps[1], b"")
         console([SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")], stamps[1], b"")
@@ -270,7 +270,7 @@ def test_what_is_not_just_an_answer_is_shown(text: str) -> None:
 
 @pytest.mark.parametrize("call", ["always the same", "{}"], ids=["one call", "many calls"])
 def test_what_calls_print_without_end_is_not_kept(call: str) -> None:
-    console = Console(Outlet(io.StringIO()))
+    console = Console(Output(io.StringIO()))
     tracemalloc.start()
     try:
         for number in range(10_000):
@@ -324,7 +324,7 @@ def test_in_a_terminal_every_line_keeps_its_column_and_its_width() -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
-        Console(Outlet(stream))([CheckEnded(1, 0.1, f"{'-' * 75}\n{'word ' * 40}")], AT, b"")
+        Console(Output(stream))([CheckEnded(1, 0.1, f"{'-' * 75}\n{'word ' * 40}")], AT, b"")
         lines = read_terminal(reader.fileno()).decode().splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert all(line.startswith(" " * 11) for line in lines[1:])
@@ -336,7 +336,7 @@ def test_in_a_terminal_a_command_stays_one_line(label: str) -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
-        Console(Outlet(stream)).say(label, f"ralph run goal.md {'--flag ' * 20}--max-cost 1")
+        Console(Output(stream)).say(label, f"ralph run goal.md {'--flag ' * 20}--max-cost 1")
         said = read_terminal(reader.fileno()).decode()
     assert said == f"{label:<11}ralph run goal.md {'--flag ' * 20}--max-cost 1\r\n"
 
@@ -346,7 +346,7 @@ def test_a_wait_is_counted_down_in_place_or_said_once(redraws: bool) -> None:
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
-        console = Console(Outlet(stream))
+        console = Console(Output(stream))
         console([Waiting("quota", 100.0)], AT, b"")
         for now in (10.0, 11.0, 12.0):
             console.tick(now, keys=True, redraws=redraws)
@@ -365,7 +365,7 @@ def test_any_instant_can_be_shown(when: float) -> None:
 
 def test_quiet_shows_no_event_but_says_what_it_is_told_to() -> None:
     stream = io.StringIO()
-    console = Console(Outlet(stream), Detail.QUIET)
+    console = Console(Output(stream), Detail.QUIET)
     console([Text(Tag.AI, "words")], AT, b"")
     console.say("done", f"proven {HOSTILE}")
     assert stream.getvalue().startswith("done       proven \\x1b]0;")
@@ -373,7 +373,7 @@ def test_quiet_shows_no_event_but_says_what_it_is_told_to() -> None:
 
 def test_for_programs_every_event_is_its_journaled_line() -> None:
     stream = io.TextIOWrapper(io.BytesIO())
-    screen = json_screen(Outlet(stream))
+    screen = json_screen(Output(stream))
     for event in every_event(HOSTILE):
         screen([event], AT, ndjson.encode_line(to_json(event)))
     stream.seek(0)

@@ -12,8 +12,8 @@ from typing import TextIO
 import pytest
 
 from ralph.ui.draw import Line, Tone, line
-from ralph.ui.footer import Foot
-from ralph.ui.terminal import Outlet
+from ralph.ui.footer import Footer
+from ralph.ui.terminal import Output
 from tests.support.hostile import TEXTS, steering
 from tests.support.rows import rows
 from tests.support.terminal import Screen
@@ -28,7 +28,7 @@ class Sheet:
         self._ours, self._stream = ours, stream
         self.screen = Screen(columns, rows)
         self.resize(columns, rows)
-        self.foot = Foot(Outlet(stream), colour=True)
+        self.foot = Footer(Output(stream), colour=True)
         self._decoder = codecs.getincrementaldecoder("utf-8")()  # a terminal hands out bytes, not letters
         self.written = ""
 

@@ -25,14 +25,14 @@ from ralph.core.events import (
     ToolStatus,
     Usage,
 )
-from ralph.core.guidance import Act, Helm
+from ralph.core.guidance import Act, Steering
 from ralph.core.limits import Limits
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
-from ralph.ui.footer import Bit, Reins
-from ralph.ui.live import Course, Ground, LiveView
+from ralph.ui.footer import Bit, RunKeys
+from ralph.ui.live import LiveRun, LiveTerminal, LiveView
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.terminal import Screen
 from tests.support.waiting import wait_until
@@ -51,12 +51,12 @@ class Stage:
         self.ends = 0
         self.continued = 0
         stream = os.fdopen(theirs, "w", closefd=False)
-        outlet = Outlet(stream, patience=0.5)
-        reins = Reins(Bit(self.asked.append, Helm(list), self._end, lambda: self.ends > 0), detail)
-        ground = Ground(outlet, stream, stream, colour=True, continued=lambda: self.continued, suspend=self._end)
-        course = Course(Limits(iterations=9), Spend(), "/repo", lambda: 61.0, time.time)
+        outlet = Output(stream, patience=0.5)
+        reins = RunKeys(Bit(self.asked.append, Steering(list), self._end, lambda: self.ends > 0), detail)
+        ground = LiveTerminal(outlet, stream, stream, colour=True, continued=lambda: self.continued, suspend=self._end)
+        course = LiveRun(Limits(iterations=9), Spend(), "/repo", lambda: 61.0, time.time)
         self.outlet = outlet
-        self.view = LiveView(ground, course, reins, Console(outlet if plain is None else Outlet(plain)))
+        self.view = LiveView(ground, course, reins, Console(outlet if plain is None else Output(plain)))
 
     def _end(self) -> None:
         self.ends += 1

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from ralph.ui.terminal import Outlet, Relay
+from ralph.ui.terminal import Output, QueuedOutput
 
 LINES = [b"%06d %s\n" % (number, b"x" * 1000) for number in range(1000)]  # far more than a pipe holds
 
 
 @contextmanager
-def relayed(in_haste: bool = False) -> Iterator[tuple[Relay, BinaryIO]]:
+def relayed(in_haste: bool = False) -> Iterator[tuple[QueuedOutput, BinaryIO]]:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "w") as stream:
-        yield Relay(Outlet(stream, lambda: in_haste)), reader
+        yield QueuedOutput(Output(stream, lambda: in_haste)), reader
 
 
 def read(reader: BinaryIO, into: list[bytes], most: int) -> threading.Thread:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from ralph.core.events import IterationStarted, Waiting
-from ralph.core.guidance import Act, Helm, Word
-from ralph.core.status import Standing
+from ralph.core.guidance import Act, Instruction, Steering
+from ralph.core.status import RunStatus
 from ralph.ui.draw import plain, width
-from ralph.ui.footer import Bit, Reins
+from ralph.ui.footer import Bit, RunKeys
 from ralph.ui.keys import decode
 from ralph.ui.render import Detail
 from tests.support.rows import rows
 
 AT = "2026-11-16T00:48:20.000Z"
-WORKING = Standing().after(IterationStarted(1, "s", "log"), AT)
+WORKING = RunStatus().after(IterationStarted(1, "s", "log"), AT)
 WAITING = WORKING.after(Waiting("quota", 9e9), AT)
 PAUSED = WORKING.after(Waiting("paused", None), AT)
 
@@ -28,18 +28,18 @@ class Run:
     ends: int = 0
     _heard: int = 0
 
-    def reins(self) -> Reins:
-        return Reins(Bit(self.asked.append, Helm(self._hear), self.end, lambda: self.ends > 0), Detail.NORMAL)
+    def reins(self) -> RunKeys:
+        return RunKeys(Bit(self.asked.append, Steering(self._hear), self.end, lambda: self.ends > 0), Detail.NORMAL)
 
-    def _hear(self) -> list[Word]:
+    def _hear(self) -> list[Instruction]:
         heard, self._heard = self._heard, len(self.asked)
-        return [Word(number, act) for number, act in enumerate(self.asked[heard:], heard + 1)]
+        return [Instruction(number, act) for number, act in enumerate(self.asked[heard:], heard + 1)]
 
     def end(self) -> None:
         self.ends += 1
 
 
-def press(reins: Reins, keys: str, stands: Standing = WORKING) -> str:
+def press(reins: RunKeys, keys: str, stands: RunStatus = WORKING) -> str:
     """Press keys, one after the other."""
     for key in keys:
         reins.press_all([key], stands)
@@ -157,7 +157,7 @@ def test_a_text_that_a_terminal_does_not_mark_as_pasted_is_no_key(text: str) -> 
         (PAUSED, [], "psdq"),
     ],
 )
-def test_at_sixty_columns_every_key_can_be_read(stands: Standing, asked: list[Act], keys: str, detail: int) -> None:
+def test_at_sixty_columns_every_key_can_be_read(stands: RunStatus, asked: list[Act], keys: str, detail: int) -> None:
     run = Run(list(asked))
     reins = run.reins()
     press(reins, "d" * detail)

@@ -23,7 +23,7 @@ from ralph.core.events import (
     Waiting,
 )
 from ralph.core.limits import Limits
-from ralph.core.status import Standing
+from ralph.core.status import RunStatus
 from ralph.core.text import instant, timestamp
 from ralph.core.usage import Meter, Spend
 from ralph.ui.draw import Tone, painted, plain, width
@@ -68,8 +68,8 @@ SCENES: dict[str, tuple[list[Event], Limits]] = {
 }
 
 
-def stands(events: list[Event]) -> Standing:
-    standing = Standing(meter=Meter(before=Spend(0.5, 800_000, costed=True, counted=True)))
+def stands(events: list[Event]) -> RunStatus:
+    standing = RunStatus(meter=Meter(before=Spend(0.5, 800_000, costed=True, counted=True)))
     for event in events:
         standing = standing.after(event, AT)
     return standing
@@ -159,7 +159,7 @@ def test_it_never_takes_more_than_there_is(scene: str, columns: int, seconds: fl
 
 @rows("name", TEXTS)
 def test_nothing_hostile_gets_through(name: str) -> None:
-    standing = Standing()
+    standing = RunStatus()
     for event in every_event(TEXTS[name]):
         standing = standing.after(event, TEXTS[name][:40])
         for columns in (1, 60):
@@ -168,5 +168,5 @@ def test_nothing_hostile_gets_through(name: str) -> None:
 
 
 def test_any_stamp_will_do() -> None:
-    standing = Standing().after(IterationStarted(1, "s", "log"), "no time at all").after(BASH, timestamp(9e15))
+    standing = RunStatus().after(IterationStarted(1, "s", "log"), "no time at all").after(BASH, timestamp(9e15))
     assert "npm test" in plain(status_line(standing, columns=80, now=NOW))

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from ralph.ui.terminal import Outlet
+from ralph.ui.terminal import Output
 
 LINES = [b"%06d %s\n" % (number, b"x" * 1000) for number in range(300)]  # more than a pipe holds
 
@@ -14,7 +14,7 @@ LINES = [b"%06d %s\n" % (number, b"x" * 1000) for number in range(300)]  # more 
 def test_who_is_not_read_is_not_waited_for_in_haste_and_no_line_is_torn() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w") as stream:
-        outlet = Outlet(stream, in_haste=lambda: True)
+        outlet = Output(stream, in_haste=lambda: True)
         for line in LINES[:200]:
             outlet.write_bytes(line)
         first = reader.read(1 << 20)
@@ -31,7 +31,7 @@ def test_who_is_not_read_is_not_waited_for_in_haste_and_no_line_is_torn() -> Non
 
 def test_what_is_read_arrives_whole(tmp_path: Path) -> None:
     with (tmp_path / "file").open("w") as stream:
-        outlet = Outlet(stream)
+        outlet = Output(stream)
         for line in LINES:
             outlet.write(line.decode())
     assert (tmp_path / "file").read_bytes() == b"".join(LINES)
@@ -41,7 +41,7 @@ def test_a_reader_that_left_ends_nothing() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as stream:
-        outlet = Outlet(stream)
+        outlet = Output(stream)
         for line in LINES[:3]:
             outlet.write_bytes(line)
         assert os.fstat(writing).st_rdev == Path(os.devnull).stat().st_rdev
@@ -51,7 +51,7 @@ def test_a_reader_that_left_ends_nothing() -> None:
 def test_who_stops_reading_is_waited_for_as_long_as_was_said() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w") as stream:
-        outlet = Outlet(stream, patience=0)
+        outlet = Output(stream, patience=0)
         began = time.monotonic()
         for line in LINES:
             outlet.write_bytes(line)
@@ -63,7 +63,7 @@ def test_who_stops_reading_is_waited_for_as_long_as_was_said() -> None:
 def test_what_is_offered_is_taken_or_refused_and_never_torn() -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w") as stream:
-        outlet = Outlet(stream)
+        outlet = Output(stream)
         texts = [line.decode() for line in LINES]
         taken = [text for text in texts if outlet.offer(text)]
         assert 0 < len(taken) < len(texts)

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, cast
 from ralph.claude_cli.models import base, faults
 from ralph.claude_cli.models.base import (
     Block,
-    Ended,
+    MessageEnd,
     Model,
     ModelError,
+    ModelRequest,
+    ModelSaid,
     QuotaTold,
-    Request,
     Retrying,
-    Said,
     Started,
     Thinking,
     Traits,
     Utterance,
 )
-from ralph.claude_cli.models.faults import Fault, Key, Kind, find_key
+from ralph.claude_cli.models.faults import ApiKey, FaultKind, ModelFault, find_key
 from ralph.core import ndjson
 from ralph.core.usage import Tokens
 
@@ -60,14 +60,14 @@ class Assembly:
             case "content_block_delta":
                 yield from self._grow(ndjson.mapping(event.get("delta")))
             case "content_block_stop":
-                yield Said(self._whole_block())
+                yield ModelSaid(self._whole_block())
             case "message_delta":
                 self._stop_reason = ndjson.text(ndjson.mapping(event.get("delta")).get("stop_reason"))
                 told = ndjson.mapping(event.get("usage"))
                 self._usage |= {name: value for name, value in told.items() if value is not None}
             case "message_stop":
                 self.is_complete = True
-                yield Ended(self._stop_reason, self._tokens())
+                yield MessageEnd(self._stop_reason, self._tokens())
             case _:
                 pass
 
@@ -143,7 +143,7 @@ class Manner:
 class AnthropicModel:
     """One model of Anthropic's, or of whoever answers at ANTHROPIC_BASE_URL."""
 
-    def __init__(self, name: str, key: Key, manner: Manner) -> None:
+    def __init__(self, name: str, key: ApiKey, manner: Manner) -> None:
         self.name = name
         self._key = key
         self._manner = manner
@@ -158,7 +158,7 @@ class AnthropicModel:
     def key_source(self) -> str:
         return self._key.source
 
-    def ask(self, request: Request, cancelled: threading.Event) -> Iterator[Utterance]:
+    def ask(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
         """Stream one message; a fault that may pass is tried again, as long as nothing of the message was said."""
         if self._key.kind == "none":
             raise _NO_KEY
@@ -166,7 +166,7 @@ class AnthropicModel:
         while not cancelled.is_set():
             try:
                 for utterance in self._stream(request, cancelled):
-                    said = said or isinstance(utterance, Said)
+                    said = said or isinstance(utterance, ModelSaid)
                     yield utterance
                 return
             except _Failed as failed:
@@ -179,7 +179,7 @@ class AnthropicModel:
             yield Retrying(attempt, self._manner.retries, delay, fault.status, fault.word)
             cancelled.wait(delay / 1000)
 
-    def _stream(self, request: Request, cancelled: threading.Event) -> Iterator[Utterance]:
+    def _stream(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
         _load_sdk()
         import anthropic
         import httpx2
@@ -197,17 +197,17 @@ class AnthropicModel:
         except anthropic.APIStatusError as error:
             raise _Failed(_fault_of(error, by_subscription)) from error
         except anthropic.APITimeoutError as error:
-            raise _Failed(Fault(Kind.TIMED_OUT)) from error
+            raise _Failed(ModelFault(FaultKind.TIMED_OUT)) from error
         except anthropic.APIConnectionError as error:
-            raise _Failed(Fault(_kind_of(error))) from error
+            raise _Failed(ModelFault(_kind_of(error))) from error
         except httpx2.TimeoutException as error:  # in the middle of a message the SDK does not translate
-            raise _Failed(Fault(Kind.TIMED_OUT)) from error
+            raise _Failed(ModelFault(FaultKind.TIMED_OUT)) from error
         except httpx2.HTTPError as error:
-            raise _Failed(Fault(Kind.BROKEN_OFF)) from error
+            raise _Failed(ModelFault(FaultKind.BROKEN_OFF)) from error
         if not assembly.is_complete:
-            raise _Failed(Fault(Kind.BROKEN_OFF))
+            raise _Failed(ModelFault(FaultKind.BROKEN_OFF))
 
-    def _opened(self, request: Request) -> "anthropic.Stream[anthropic.types.RawMessageStreamEvent]":
+    def _opened(self, request: ModelRequest) -> "anthropic.Stream[anthropic.types.RawMessageStreamEvent]":
         create = cast("Any", self._connected().messages.create)  # its overloads want what only a literal call can show
         return create(**self._parameters(request))
 
@@ -232,7 +232,7 @@ class AnthropicModel:
             self._quota = info
             yield QuotaTold(info)
 
-    def _parameters(self, request: Request) -> dict[str, object]:
+    def _parameters(self, request: ModelRequest) -> dict[str, object]:
         entry = base.entry(self.name)
         tools = [{"name": t.name, "description": t.description, "input_schema": t.input_schema} for t in request.tools]
         return {
@@ -245,7 +245,7 @@ class AnthropicModel:
             "stream": True,
         }
 
-    def _thinking(self, entry: base.Entry) -> dict[str, object]:
+    def _thinking(self, entry: base.ModelEntry) -> dict[str, object]:
         effort = self._manner.effort or entry.effort
         parameters: dict[str, object] = {"output_config": {"effort": effort}} if effort else {}
         wanted = self._manner.thinking
@@ -277,28 +277,28 @@ def _load_sdk() -> None:
 class _Failed(Exception):
     """A request brought no message."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: ModelFault) -> None:
         super().__init__(fault)
         self.fault = fault
 
 
-def _fault_of(error: "anthropic.APIStatusError", by_subscription: bool) -> Fault:
+def _fault_of(error: "anthropic.APIStatusError", by_subscription: bool) -> ModelFault:
     body = ndjson.mapping(ndjson.mapping(error.body).get("error"))
     kind = ndjson.text(body.get("type"))
     # An error in the middle of a stream arrives under status 200.
     status = error.status_code if error.status_code >= 400 else 529 if kind == "overloaded_error" else 500
     message = ndjson.text(body.get("message")) or error.message
-    return Fault(Kind.ANSWERED, status, kind, message, dict(error.response.headers), by_subscription)
+    return ModelFault(FaultKind.ANSWERED, status, kind, message, dict(error.response.headers), by_subscription)
 
 
-def _kind_of(error: BaseException | None) -> Kind:
+def _kind_of(error: BaseException | None) -> FaultKind:
     while error is not None:
         if isinstance(error, ConnectionRefusedError):
-            return Kind.REFUSED
+            return FaultKind.REFUSED
         if "Connection refused" in str(error):
-            return Kind.REFUSED
+            return FaultKind.REFUSED
         error = error.__cause__ or error.__context__
-    return Kind.UNREACHABLE
+    return FaultKind.UNREACHABLE
 
 
 def _host(url: str) -> str:

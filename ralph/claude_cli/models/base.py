@@ -21,7 +21,7 @@ class ToolOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """Everything said so far, and what may be called."""
 
     system: Sequence[str]
@@ -46,14 +46,14 @@ class Thinking:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelSaid:
     """A block is complete."""
 
     block: Block
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class MessageEnd:
     """The message is complete; `tokens` is what it used."""
 
     stop_reason: str
@@ -78,7 +78,7 @@ class QuotaTold:
     info: Mapping[str, object]
 
 
-Utterance = Started | Thinking | Said | Ended | Retrying | QuotaTold
+Utterance = Started | Thinking | ModelSaid | MessageEnd | Retrying | QuotaTold
 
 
 class ModelError(Exception):
@@ -120,13 +120,13 @@ class Model(Protocol):
         """Where the key came from, in claude's words."""
         ...
 
-    def ask(self, request: Request, cancelled: threading.Event) -> Iterator[Utterance]:
+    def ask(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
         """Say what the model says; after `cancelled` nothing more is asked. Raises ModelError."""
         ...
 
 
 @dataclass(slots=True)
-class Reply:
+class ModelReply:
     """A message as it was heard."""
 
     message_id: str = ""
@@ -147,7 +147,7 @@ Thinks = Literal["adaptive", "budget", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ModelEntry:
     """One model: its sizes, and whether it thinks as it sees fit, by a budget of tokens, or nobody knows."""
 
     context_window: int = 200_000
@@ -161,10 +161,10 @@ class Entry:
         return Traits(self.context_window, self.max_output)
 
 
-_NEWEST = Entry(1_000_000, 128_000, "adaptive", "medium")
-_NEW = Entry(1_000_000, 64_000, "adaptive", "high")
+_NEWEST = ModelEntry(1_000_000, 128_000, "adaptive", "medium")
+_NEW = ModelEntry(1_000_000, 64_000, "adaptive", "high")
 
-MODELS: Mapping[str, Entry] = {
+MODELS: Mapping[str, ModelEntry] = {
     "claude-haiku-5-5": _NEWEST,
     "claude-sonnet-5-5": _NEWEST,
     "claude-opus-5-5": _NEWEST,
@@ -172,11 +172,11 @@ MODELS: Mapping[str, Entry] = {
     "claude-fable-5": _NEW,
     "claude-sonnet-5": _NEW,
     "claude-opus-4-8": _NEW,
-    "claude-opus-4-6": Entry(200_000, 64_000, "adaptive", "high"),
-    "claude-sonnet-4-6": Entry(200_000, 32_000, "adaptive", "high"),
-    "claude-opus-4-5": Entry(200_000, 32_000, "budget", "high"),
-    "claude-sonnet-4-5": Entry(200_000, 32_000, "budget"),
-    "claude-haiku-4-5": Entry(200_000, 32_000, "budget"),
+    "claude-opus-4-6": ModelEntry(200_000, 64_000, "adaptive", "high"),
+    "claude-sonnet-4-6": ModelEntry(200_000, 32_000, "adaptive", "high"),
+    "claude-opus-4-5": ModelEntry(200_000, 32_000, "budget", "high"),
+    "claude-sonnet-4-5": ModelEntry(200_000, 32_000, "budget"),
+    "claude-haiku-4-5": ModelEntry(200_000, 32_000, "budget"),
 }
 
 
@@ -189,6 +189,6 @@ def resolve(model: str, environment: Mapping[str, str]) -> str:
     return environment.get(f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL", "") or ALIASES[alias]
 
 
-def entry(model: str) -> Entry:
+def entry(model: str) -> ModelEntry:
     """What is known of the model; of a stranger, only what any model can be expected to do."""
-    return MODELS.get(canonical(model), Entry())
+    return MODELS.get(canonical(model), ModelEntry())

@@ -22,7 +22,7 @@ _WINDOWS = {"five_hour": "5-hour", "seven_day": "weekly", "seven_day_opus": "Opu
 _QUOTA = "anthropic-ratelimit-unified-"
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """How far a request came."""
 
     ANSWERED = "answered"
@@ -33,10 +33,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ModelFault:
     """One request that brought no message; `status` and what follows only where the API answered."""
 
-    kind: Kind
+    kind: FaultKind
     status: int | None = None
     type: str = ""
     message: str = ""
@@ -82,7 +82,7 @@ class Fault:
                 return "unknown"
 
 
-def delay_ms(fault: Fault, attempt: int, jitter: float) -> int:
+def delay_ms(fault: ModelFault, attempt: int, jitter: float) -> int:
     """Milliseconds until the next try: what the API asks for, else twice as long each time; `jitter` is 0 to 1."""
     if fault.asked_wait is not None:
         return int(fault.asked_wait * 1000)
@@ -108,9 +108,9 @@ def quota(headers: Mapping[str, str], status: int | None = None) -> Mapping[str,
     return info | {"isUsingOverage": False}
 
 
-def worded(fault: Fault, model: str, gateway: str) -> ModelError:
+def worded(fault: ModelFault, model: str, gateway: str) -> ModelError:
     """The fault as the session's last word; `gateway` is the host that was asked, empty for Anthropic's own."""
-    if fault.kind is not Kind.ANSWERED:
+    if fault.kind is not FaultKind.ANSWERED:
         return _unheard(fault.kind)
     facts: dict[str, object] = {"api_error_type": fault.type or "api_error"}
     text, error, reason = _answered(fault, model, gateway)
@@ -119,17 +119,17 @@ def worded(fault: Fault, model: str, gateway: str) -> ModelError:
     return ModelError(text, error, status=fault.status, terminal_reason=reason, **facts)
 
 
-def _unheard(kind: Kind) -> ModelError:
-    if kind is Kind.TIMED_OUT:
+def _unheard(kind: FaultKind) -> ModelError:
+    if kind is FaultKind.TIMED_OUT:
         return ModelError("Request timed out", "server_error")
     said = {
-        Kind.REFUSED: "Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)",
-        Kind.UNREACHABLE: "Can't reach the API server — check your internet or DNS (ENOTFOUND)",
+        FaultKind.REFUSED: "Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)",
+        FaultKind.UNREACHABLE: "Can't reach the API server — check your internet or DNS (ENOTFOUND)",
     }.get(kind, "The connection was lost in the middle of a message")
     return ModelError(f"API Error: {said}", "server_error", api_error="connection_failed")
 
 
-def _answered(fault: Fault, model: str, gateway: str) -> tuple[str, str, str]:
+def _answered(fault: ModelFault, model: str, gateway: str) -> tuple[str, str, str]:
     """Text, kind and terminal reason of an answer that is an error."""
     status, said = fault.status or 0, fault.message
     match status:
@@ -160,7 +160,7 @@ def _answered(fault: Fault, model: str, gateway: str) -> tuple[str, str, str]:
             return f"API Error: {status} {said}", "unknown", "api_error"
 
 
-def _rate_limited(fault: Fault) -> str:
+def _rate_limited(fault: ModelFault) -> str:
     if fault.is_used_up:
         info = quota(fault.headers, 429) or {}
         window = _WINDOWS.get(str(info.get("rateLimitType")), "usage")
@@ -173,7 +173,7 @@ def _rate_limited(fault: Fault) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """A credential; a subscription's token is sent like a bearer token, and is told of its quota."""
 
     kind: Literal["none", "bearer", "api-key", "subscription"]
@@ -185,15 +185,15 @@ class Key:
         return "ANTHROPIC_API_KEY" if self.kind == "api-key" else "none"
 
 
-def find_key(environment: Mapping[str, str]) -> Key:
+def find_key(environment: Mapping[str, str]) -> ApiKey:
     """Take the first that is there; an empty ANTHROPIC_API_KEY is none, and asks for the stored login."""
     if token := environment.get("ANTHROPIC_AUTH_TOKEN"):
-        return Key("bearer", token)
+        return ApiKey("bearer", token)
     if secret := environment.get("ANTHROPIC_API_KEY"):
-        return Key("api-key", secret)
+        return ApiKey("api-key", secret)
     if token := environment.get("CLAUDE_CODE_OAUTH_TOKEN") or _stored_login(environment):
-        return Key("subscription", token)
-    return Key("none")
+        return ApiKey("subscription", token)
+    return ApiKey("none")
 
 
 def _stored_login(environment: Mapping[str, str]) -> str:

@@ -9,7 +9,16 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ralph.claude_cli.models.base import Block, Ended, Request, Said, Started, Thinking, Traits, Utterance
+from ralph.claude_cli.models.base import (
+    Block,
+    MessageEnd,
+    ModelRequest,
+    ModelSaid,
+    Started,
+    Thinking,
+    Traits,
+    Utterance,
+)
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.usage import Tokens
@@ -31,16 +40,16 @@ class ScriptedModel:
         self.name = name
         self._turns = iter(turns)
 
-    def ask(self, request: Request, cancelled: threading.Event) -> Iterator[Utterance]:
+    def ask(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
         del request, cancelled  # it hears nothing and never waits
         yield Started(f"msg_{uuid.uuid4().hex}", self.name, Tokens())
         blocks = [_whole(block) for block in next(self._turns, [_AFTER])]
         for block in blocks:
             if block["type"] == "thinking":
                 yield Thinking(len(ndjson.text(block.get("thinking"))))
-            yield Said(block)
+            yield ModelSaid(block)
         calls = any(block["type"] == "tool_use" for block in blocks)
-        yield Ended("tool_use" if calls else "end_turn", Tokens())
+        yield MessageEnd("tool_use" if calls else "end_turn", Tokens())
 
 
 def scripted(model: str, iteration: str) -> ScriptedModel:

@@ -25,13 +25,13 @@ from ralph.claude_cli.permissions.harmless import (
     is_sensitive,
     read_call,
 )
-from ralph.claude_cli.permissions.rules import Denied, Rule
-from ralph.claude_cli.shell import BACKGROUND, BLANKS, Command, Redirection, Script, read_script
+from ralph.claude_cli.permissions.rules import Denied, PermissionRule
+from ralph.claude_cli.shell import BACKGROUND, BLANKS, Redirection, Script, ShellCommand, read_script
 
 WRAPPERS = frozenset({"nice", "nohup", "stdbuf", "time", "timeout"})
 
 
-def unwrapped(part: Command) -> Command:
+def unwrapped(part: ShellCommand) -> ShellCommand:
     """The command inside `timeout 5 …`, `nohup …` and the like, if nothing else stands there."""
     words = part.words
     while words and words[0] in WRAPPERS:
@@ -42,7 +42,7 @@ def unwrapped(part: Command) -> Command:
     return part if words == part.words else replace(part, words=words, text=shlex.join(words))
 
 
-def words_of(part: Command, skipped: int = 0, *, redirections: bool = True) -> Iterator[str]:
+def words_of(part: ShellCommand, skipped: int = 0, *, redirections: bool = True) -> Iterator[str]:
     """The words that may name files; of an option, what follows its `=` or begins at its first slash."""
     for word in part.words[1 + part.assignments :]:
         if not word.startswith("-"):
@@ -87,13 +87,13 @@ _RUN_OTHERS = WRAPPERS | frozenset({
 _MOVES, _PLACES = 8, 300
 
 
-def matching_rule(rules: Sequence[Rule], command: str) -> Rule | None:
+def matching_rule(rules: Sequence[PermissionRule], command: str) -> PermissionRule | None:
     """The denying or asking rule that meets any part of the command line, however it is dressed up."""
     script = read_script(command)
     return next((rule for rule in rules if _meets(rule, command, script)), None)
 
 
-def rule_on_files(command: str, desk: Desk, rules: Sequence[Rule], home: Path) -> Rule | None:
+def rule_on_files(command: str, desk: Desk, rules: Sequence[PermissionRule], home: Path) -> PermissionRule | None:
     """The rule that keeps a file which the command line names, or may name, from every tool."""
     if not rules:
         return None
@@ -111,7 +111,7 @@ def rule_on_files(command: str, desk: Desk, rules: Sequence[Rule], home: Path) -
     return next((rule for rule in rules if any(rule.covers_path(path, home) for path in paths)), None)
 
 
-def _hides_names(parts: Sequence[Command]) -> bool:
+def _hides_names(parts: Sequence[ShellCommand]) -> bool:
     """Tell whether only the shell will know which files are meant: by variables, or by links that it makes before."""
     runs_others = any(part.name in _RUN_OTHERS for part in parts)
     if sum(part.name == "cd" for part in parts) > _MOVES or (len(parts) > 1 and any(_links(part) for part in parts)):
@@ -121,11 +121,11 @@ def _hides_names(parts: Sequence[Command]) -> bool:
     )
 
 
-def _links(part: Command) -> bool:
+def _links(part: ShellCommand) -> bool:
     return "ln" in part.words or (part.name == "cp" and any(word.startswith("-") for word in part.words))
 
 
-def _names_in(part: Command) -> Iterator[str]:
+def _names_in(part: ShellCommand) -> Iterator[str]:
     """The words that may name files, and what may name one inside them."""
     between = r"[^\w./~*?-]+" if part.name in _RUN_OTHERS else r"[=,:@]+"
     for word in words_of(part):
@@ -134,7 +134,7 @@ def _names_in(part: Command) -> Iterator[str]:
     yield from (word[2:] for word in part.words[1:] if re.match(r"-[A-Za-z][^-]", word))
 
 
-def allowing_rule(rules: Sequence[Rule], command: str) -> Rule | None:
+def allowing_rule(rules: Sequence[PermissionRule], command: str) -> PermissionRule | None:
     """The rule that by itself allows the whole of a command line which is one simple command."""
     return next((rule for rule in rules if rule.is_whole or rule.covers_command(command.strip())), None)
 
@@ -163,12 +163,12 @@ def dangerous_removal(command: str, desk: Desk) -> Denied | None:
     return None
 
 
-def _bare(part: Command) -> Command:
+def _bare(part: ShellCommand) -> ShellCommand:
     """What `unwrapped` gives, and whatever is redirected besides."""
     return unwrapped(replace(part, redirections=()))
 
 
-def _meets(rule: Rule, command: str, script: Script) -> bool:
+def _meets(rule: PermissionRule, command: str, script: Script) -> bool:
     if rule.covers_command(command.strip()):
         return True
     first = rule.pattern.removesuffix(":*").split(" ")[0]
@@ -177,7 +177,7 @@ def _meets(rule: Rule, command: str, script: Script) -> bool:
     return any(_meets_part(rule, part, first) for part in script.commands)
 
 
-def _meets_part(rule: Rule, part: Command, first: str) -> bool:
+def _meets_part(rule: PermissionRule, part: ShellCommand, first: str) -> bool:
     words = part.words[part.assignments :]
     if not words:
         return False
@@ -192,7 +192,7 @@ def _meets_part(rule: Rule, part: Command, first: str) -> bool:
 NEEDS_APPROVAL = "This command requires approval"
 
 
-def judge(command: str, desk: Desk, rules: Sequence[Rule], *, may_edit: bool) -> Denied | None:
+def judge(command: str, desk: Desk, rules: Sequence[PermissionRule], *, may_edit: bool) -> Denied | None:
     """Why the command line may not run without being asked for; None: it may."""
     if any(rule.covers_command(command.strip(BLANKS)) for rule in rules if "*" not in rule.pattern):
         return None
@@ -215,7 +215,7 @@ def judge(command: str, desk: Desk, rules: Sequence[Rule], *, may_edit: bool) ->
     return Denied(BACKGROUND, "other", BACKGROUND) if script.background else None
 
 
-def _as_part_of(script: Script, part: Command, denied: Denied) -> Denied:
+def _as_part_of(script: Script, part: ShellCommand, denied: Denied) -> Denied:
     if denied.message != NEEDS_APPROVAL or len(script.commands) == 1:
         return denied
     many = f"This Bash command contains multiple operations. The following part requires approval: {part.text}"
@@ -223,7 +223,7 @@ def _as_part_of(script: Script, part: Command, denied: Denied) -> Denied:
 
 
 def _judge_part(
-    part: Command, places: Sequence[Path], desk: Desk, rules: Sequence[Rule], *, may_edit: bool
+    part: ShellCommand, places: Sequence[Path], desk: Desk, rules: Sequence[PermissionRule], *, may_edit: bool
 ) -> Denied | None:
     for redirection in part.redirections:
         if denied := _judge_redirection(redirection, places, desk, may_edit=may_edit):
@@ -298,7 +298,7 @@ def _is_strange_repository(place: Path, desk: Desk) -> bool:
     return False
 
 
-def _outside(part: Command, places: Sequence[Path], desk: Desk, verb: str) -> Denied | None:
+def _outside(part: ShellCommand, places: Sequence[Path], desk: Desk, verb: str) -> Denied | None:
     name = part.words[0]
     words = list(files_of(part))
     if name in NO_FILES:  # it opens none, but the shell would look for what a pattern matches
@@ -322,7 +322,7 @@ def _outside(part: Command, places: Sequence[Path], desk: Desk, verb: str) -> De
     return None
 
 
-def _wants_to_change(part: Command, desk: Desk) -> Denied:
+def _wants_to_change(part: ShellCommand, desk: Desk) -> Denied:
     path = desk.locate(next(files_of(part), "."))
     return Denied(f"{part.words[0]} in '{path}' needs approval. {_inside(desk)}")
 

@@ -13,7 +13,15 @@ from ralph.claude_cli.desk import Desk
 from ralph.claude_cli.options import BadUsage
 from ralph.claude_cli.permissions.commands import allowing_rule, dangerous_removal, judge, matching_rule, rule_on_files
 from ralph.claude_cli.permissions.harmless import is_sensitive
-from ralph.claude_cli.permissions.rules import Allowed, Behaviour, Denied, Rule, base_of, read_rule, split_rules
+from ralph.claude_cli.permissions.rules import (
+    Allowed,
+    Behaviour,
+    Denied,
+    PermissionRule,
+    base_of,
+    read_rule,
+    split_rules,
+)
 from ralph.claude_cli.schemas import text_argument
 from ralph.core.ndjson import Malformed, decode, mapping, sequence, text
 
@@ -40,7 +48,7 @@ class Permissions:
     """One session's rules; `notes` are for its stderr."""
 
     mode: Mode
-    rules: tuple[Rule, ...]
+    rules: tuple[PermissionRule, ...]
     home: Path
     notes: tuple[str, ...] = ()
 
@@ -143,7 +151,9 @@ class Permissions:
     def _asked(self, tool: str, denied: Denied) -> Denied:
         return Denied(_DONT_ASK.format(tool), "mode", by="mode") if self.mode == "dontAsk" else denied
 
-    def _covering(self, behaviour: Behaviour, tools: Iterable[str], path: Path, *, whole_for: str = "") -> Rule | None:
+    def _covering(
+        self, behaviour: Behaviour, tools: Iterable[str], path: Path, *, whole_for: str = ""
+    ) -> PermissionRule | None:
         """The rule on this path, under its own name or its target's; `whole_for`: whose whole-tool rules count."""
         for tool in dict.fromkeys(tools):
             for rule in self._rules(behaviour, tool):
@@ -154,11 +164,11 @@ class Permissions:
                     return rule
         return None
 
-    def _rules(self, behaviour: Behaviour, tool: str) -> list[Rule]:
+    def _rules(self, behaviour: Behaviour, tool: str) -> list[PermissionRule]:
         return [rule for rule in self.rules if rule.behaviour == behaviour and rule.tool == tool]
 
 
-def _by_rule(message: str, rule: Rule, *, is_rejection: bool = False) -> Denied:
+def _by_rule(message: str, rule: PermissionRule, *, is_rejection: bool = False) -> Denied:
     return Denied(message, "rule", by="rule", source=rule.source, is_rejection=is_rejection)
 
 
@@ -216,7 +226,7 @@ def gather(
     return Permissions(known, tuple(rules), home, tuple(notes))
 
 
-def _rules(behaviour: Behaviour, texts: Sequence[str], cwd: Path, *, is_saved: bool = False) -> list[Rule]:
+def _rules(behaviour: Behaviour, texts: Sequence[str], cwd: Path, *, is_saved: bool = False) -> list[PermissionRule]:
     found = (read_rule(behaviour, each, cwd, is_saved=is_saved) for each in texts)
     return [rule for rule in found if rule is not None]
 

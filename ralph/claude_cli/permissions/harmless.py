@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.claude_cli.desk import Desk
-from ralph.claude_cli.shell import Command
+from ralph.claude_cli.shell import ShellCommand
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownOptions:
     """One program's options: short letters alone, with a value, with a file; long ones, `name=` if with a value."""
 
     letters: str = ""
@@ -34,20 +34,22 @@ _GIT_LONG = (
     "staged stat summary tags unified= until= untracked-files untracked-files= verify word-diff"
 )
 _KNOWN = {
-    "basename": Known("az", "s"),
-    "cat": Known("AbeEnstTuv", long="number number-nonblank show-all show-ends show-tabs squeeze-blank"),
-    "cksum": Known(),
-    "cmp": Known("bls", long="silent quiet verbose"),
-    "comm": Known("123"),
-    "cut": Known("snz", "bcdf", long="bytes= characters= complement delimiter= fields= only-delimited"),
-    "df": Known("aHhikPT", long="human-readable"),
-    "diff": Known("aBbdEinqstuwy", "CU", long="brief color color= ignore-all-space side-by-side unified unified="),
-    "dirname": Known("z"),
-    "du": Known("abchkmSsx", "d", long="all apparent-size bytes human-readable max-depth= summarize total"),
-    "expr": Known(),
-    "fold": Known("bs", "w"),
-    "git": Known("bMpqsuvwzi", "nSU", long=_GIT_LONG, numbers=True),
-    "grep": Known(
+    "basename": KnownOptions("az", "s"),
+    "cat": KnownOptions("AbeEnstTuv", long="number number-nonblank show-all show-ends show-tabs squeeze-blank"),
+    "cksum": KnownOptions(),
+    "cmp": KnownOptions("bls", long="silent quiet verbose"),
+    "comm": KnownOptions("123"),
+    "cut": KnownOptions("snz", "bcdf", long="bytes= characters= complement delimiter= fields= only-delimited"),
+    "df": KnownOptions("aHhikPT", long="human-readable"),
+    "diff": KnownOptions(
+        "aBbdEinqstuwy", "CU", long="brief color color= ignore-all-space side-by-side unified unified="
+    ),
+    "dirname": KnownOptions("z"),
+    "du": KnownOptions("abchkmSsx", "d", long="all apparent-size bytes human-readable max-depth= summarize total"),
+    "expr": KnownOptions(),
+    "fold": KnownOptions("bs", "w"),
+    "git": KnownOptions("bMpqsuvwzi", "nSU", long=_GIT_LONG, numbers=True),
+    "grep": KnownOptions(
         "abcEFGHhiLlnoPqrsTUvwxyZz", "ABCem", "f",
         "after-context= basic-regexp before-context= byte-offset color color= context= count exclude-dir= exclude= "
         "extended-regexp file= files-with-matches files-without-match fixed-strings ignore-case include= invert-match "
@@ -55,56 +57,56 @@ _KNOWN = {
         "recursive regexp= silent text with-filename word-regexp",
         numbers=True,
     ),
-    "groups": Known(),
-    "head": Known("qvz", "cn", long="bytes= lines= quiet silent verbose", numbers=True),
-    "id": Known("Ggnru"),
-    "join": Known("i", "12atv"),
-    "ls": Known(
+    "groups": KnownOptions(),
+    "head": KnownOptions("qvz", "cn", long="bytes= lines= quiet silent verbose", numbers=True),
+    "id": KnownOptions("Ggnru"),
+    "join": KnownOptions("i", "12atv"),
+    "ls": KnownOptions(
         "1AaBbCcdFfghiklmnopQqRrSstUuvXx",
         long="all almost-all classify color color= directory full-time group-directories-first human-readable inode "
         "recursive reverse size sort= time-style=",
     ),
-    "md5sum": Known("bt"),
-    "nl": Known("p", "bsw"),
-    "nproc": Known(long="all"),
-    "od": Known("abcdosvx", "AjNt"),
-    "paste": Known("sz", "d"),
-    "pwd": Known("LP"),
-    "readlink": Known("efmnz"),
-    "realpath": Known("emqsz"),
-    "rev": Known(),
-    "seq": Known("w", "fs"),
-    "sha1sum": Known("bt"),
-    "sha256sum": Known("bt"),
-    "sleep": Known(),
-    "sort": Known(
+    "md5sum": KnownOptions("bt"),
+    "nl": KnownOptions("p", "bsw"),
+    "nproc": KnownOptions(long="all"),
+    "od": KnownOptions("abcdosvx", "AjNt"),
+    "paste": KnownOptions("sz", "d"),
+    "pwd": KnownOptions("LP"),
+    "readlink": KnownOptions("efmnz"),
+    "realpath": KnownOptions("emqsz"),
+    "rev": KnownOptions(),
+    "seq": KnownOptions("w", "fs"),
+    "sha1sum": KnownOptions("bt"),
+    "sha256sum": KnownOptions("bt"),
+    "sleep": KnownOptions(),
+    "sort": KnownOptions(
         "bCcdfghiMnRrsuVz", "kt",
         long="field-separator= general-numeric-sort human-numeric-sort ignore-case key= numeric-sort reverse stable "
         "unique version-sort zero-terminated",
     ),
-    "stat": Known("t", "c", long="format= printf= terse"),
-    "tac": Known("br", "s"),
-    "tail": Known("fqvz", "cn", long="bytes= lines= quiet silent verbose", numbers=True),
-    "tr": Known("Ccdst", long="complement delete squeeze-repeats"),
-    "type": Known("apt"),
-    "uname": Known("aimnoprsv"),
-    "uniq": Known("cDdiuz", "fsw", long="count repeated unique ignore-case"),
-    "uptime": Known("ps"),
-    "wc": Known("cLlmw", long="bytes chars lines max-line-length words"),
-    "which": Known("a"),
-    "whoami": Known(),
+    "stat": KnownOptions("t", "c", long="format= printf= terse"),
+    "tac": KnownOptions("br", "s"),
+    "tail": KnownOptions("fqvz", "cn", long="bytes= lines= quiet silent verbose", numbers=True),
+    "tr": KnownOptions("Ccdst", long="complement delete squeeze-repeats"),
+    "type": KnownOptions("apt"),
+    "uname": KnownOptions("aimnoprsv"),
+    "uniq": KnownOptions("cDdiuz", "fsw", long="count repeated unique ignore-case"),
+    "uptime": KnownOptions("ps"),
+    "wc": KnownOptions("cLlmw", long="bytes chars lines max-line-length words"),
+    "which": KnownOptions("a"),
+    "whoami": KnownOptions(),
     # These change files. With others `cp` and `mv` bring whole trees along, and with them what runs later.
-    "cp": Known(),
-    "mkdir": Known("pv"),
-    "mv": Known(),
-    "rm": Known("fRrv"),
-    "rmdir": Known(),
-    "touch": Known(),
+    "cp": KnownOptions(),
+    "mkdir": KnownOptions("pv"),
+    "mv": KnownOptions(),
+    "rm": KnownOptions("fRrv"),
+    "rmdir": KnownOptions(),
+    "touch": KnownOptions(),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ReadCall:
     """What a program is told: the words that are no options, the files that options name, the options' letters."""
 
     operands: tuple[str, ...]
@@ -112,7 +114,7 @@ class Call:
     options: frozenset[str]
 
 
-def read_call(name: str, words: Sequence[str]) -> Call | None:
+def read_call(name: str, words: Sequence[str]) -> ReadCall | None:
     """Take a call's words apart; None: the program or one of the options is not known here."""
     known = _KNOWN.get(name)
     if known is None:
@@ -135,10 +137,10 @@ def read_call(name: str, words: Sequence[str]) -> Call | None:
             continue
         elif not _read_letters(known, word[1:], rest, files, options):
             return None
-    return Call(tuple(operands), tuple(files), frozenset(options))
+    return ReadCall(tuple(operands), tuple(files), frozenset(options))
 
 
-def _read_letters(known: Known, letters: str, rest: list[str], files: list[str], options: set[str]) -> bool:
+def _read_letters(known: KnownOptions, letters: str, rest: list[str], files: list[str], options: set[str]) -> bool:
     for at, letter in enumerate(letters, 1):
         options.add(letter)
         if letter in known.letters:
@@ -199,7 +201,7 @@ _PLAIN_SED = re.compile(r"s([/|,#])((?!\1).)*\1((?!\1).)*\1[gI0-9]*")
 _PRINT_SED = re.compile(r"[\d,$]+p(;[\d,$]+p)*")
 
 
-def is_harmless(part: Command) -> bool:
+def is_harmless(part: ShellCommand) -> bool:
     """Tell whether the command only looks, whatever it is given; where it looks is another question."""
     name, *words = part.words
     if part.expands and name not in UNMOVED:  # a variable may bring any option along
@@ -235,7 +237,7 @@ def is_harmless(part: Command) -> bool:
             return name not in CHANGES and read_call(name, words) is not None
 
 
-def files_of(part: Command) -> Iterator[str]:
+def files_of(part: ShellCommand) -> Iterator[str]:
     """The words of a program known here that may name files."""
     name, *words = part.words
     call = read_call(name, words[1:] if name == "git" else words)
@@ -248,7 +250,7 @@ def files_of(part: Command) -> Iterator[str]:
     yield from call.operands[0 if is_told else 1 :]
 
 
-def is_plain_sed(part: Command) -> bool:
+def is_plain_sed(part: ShellCommand) -> bool:
     """`sed -i` with substitutions only: other scripts can run commands and write any file."""
     options = [word for word in part.words[1:] if word.startswith("-")]
     scripts = [word for word in part.words[1:] if not word.startswith("-")][:1]

@@ -12,7 +12,7 @@ class GlobError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Glob:
+class PathPattern:
     """One pattern, ready to match relative paths with `/` between their parts."""
 
     expression: re.Pattern[str]
@@ -23,7 +23,7 @@ class Glob:
         return self.expression.fullmatch(path) is not None
 
 
-def compile_glob(pattern: str) -> Glob:
+def compile_glob(pattern: str) -> PathPattern:
     """Read a pattern; `!` before it negates, a slash after it means folders only."""
     negated = pattern.startswith("!")
     body = pattern.removeprefix("!")
@@ -35,7 +35,7 @@ def compile_glob(pattern: str) -> Glob:
         compiled = re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL)
     except (re.error, OverflowError, RecursionError) as error:  # a range from z to a
         raise GlobError(f"error parsing glob '{pattern}': {error}") from error
-    return Glob(compiled, negated, only_folders)
+    return PathPattern(compiled, negated, only_folders)
 
 
 def _translate(body: str, pattern: str) -> str:
@@ -138,7 +138,7 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PermissionRule:
     """One rule; without `pattern` it is about the whole tool. A relative pattern begins at `base`."""
 
     behaviour: Behaviour
@@ -194,10 +194,10 @@ class Rule:
         return any(glob.matches(part.as_posix()) for part in (relative, *relative.parents[:-1]))
 
 
-def read_rule(behaviour: Behaviour, text: str, base: Path, *, is_saved: bool = False) -> Rule | None:
+def read_rule(behaviour: Behaviour, text: str, base: Path, *, is_saved: bool = False) -> PermissionRule | None:
     """Read one rule; None: it is none."""
     match = _RULE.fullmatch(text.strip())
-    return Rule(behaviour, match["tool"], (match["pattern"] or "").strip(), base, is_saved) if match else None
+    return PermissionRule(behaviour, match["tool"], (match["pattern"] or "").strip(), base, is_saved) if match else None
 
 
 def split_rules(texts: Iterable[str]) -> list[str]:

@@ -6,11 +6,11 @@ from ralph.claude_cli.desk import Tool
 from ralph.claude_cli.tools.bash import Bash
 from ralph.claude_cli.tools.edit import Edit, Write
 from ralph.claude_cli.tools.read import Read
-from ralph.claude_cli.tools.search import Glob, Grep
-from ralph.claude_cli.tools.skill import Skill
+from ralph.claude_cli.tools.search import GlobTool, Grep
+from ralph.claude_cli.tools.skill import SkillTool
 
 
 def default_tools() -> Mapping[str, Tool]:
     """All tools, by name."""
-    tools: tuple[Tool, ...] = (Bash(), Edit(), Glob(), Grep(), Read(), Skill(), Write())
+    tools: tuple[Tool, ...] = (Bash(), Edit(), GlobTool(), Grep(), Read(), SkillTool(), Write())
     return {tool.name: tool for tool in tools}

@@ -269,8 +269,8 @@ def _files_word(count: int) -> str:
 _MOST = 100
 
 
-class Glob:
-    name = "Glob"
+class GlobTool:
+    name = "GlobTool"
     description = (
         'Find files by a glob such as "**/*.js" or "src/**/*.{ts,tsx}", sorted by the time of their last change. '
         "Hidden and ignored files are found too; links are not."

@@ -8,8 +8,8 @@ from ralph.claude_cli.schemas import schema, text_argument
 from ralph.core.text import did_you_mean
 
 
-class Skill:
-    name = "Skill"
+class SkillTool:
+    name = "SkillTool"
     description = (
         "Fetch a skill: instructions that the user or the project has written for a kind of task. Call it with a name "
         "from the list of available skills, before doing a task that one of them is about; then follow what it says."

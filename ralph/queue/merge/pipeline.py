@@ -144,7 +144,7 @@ class Stopped:
 Outcome = Merged | Nothing | Conflict | Red | Tampered | Unresolved | Sensitive | Refused | OutOfReach | Stopped
 
 
-def merge(job: MergeJob, kit: MergeKit) -> Outcome:
+def merge_work(job: MergeJob, kit: MergeKit) -> Outcome:
     """Bring the branch's work to where its mode says.
 
     Only `direct` checks again: it alone changes the base. What the other modes hand over was proven by its run.
@@ -189,7 +189,7 @@ def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
 
 
 def landed_already(job: MergeJob) -> Merged | None:
-    """The merge of this very run, if somebody has pushed it before."""
+    "The merge_work of this very run, if somebody has pushed it before."
     job.mirror.refresh()
     base = job.mirror.base(job.branch)
     commit = trees.landed(job.mirror.bare, base.tip, job.tip, job.run)

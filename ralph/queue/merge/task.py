@@ -10,7 +10,7 @@ from pathlib import Path
 from ralph.core import ndjson
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.goal import parse_goal
-from ralph.queue.child import Outcome
+from ralph.queue.child import AttemptResult
 from ralph.queue.engine import Record
 from ralph.queue.goals import BatchGoal, MergeMode
 from ralph.queue.merge import pipeline
@@ -23,15 +23,15 @@ from ralph.queue.merge.pipeline import (
     Stopped,
     check_checkout,
     landed_already,
-    merge,
+    merge_work,
 )
-from ralph.queue.news import Kind
+from ralph.queue.news import NewsKind
 from ralph.queue.repos.prefetch import Repository
 from ralph.queue.worker_state import MOMENT, WorkerKit
 
 
-class Landed(StrEnum):
-    """What a merge means for its goal."""
+class MergeFate(StrEnum):
+    "What a merge_work means for its goal."
 
     DONE = "done"
     FAILED = "failed"
@@ -42,10 +42,10 @@ class Landed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """What a merge means for its goal, in a line, and what the next attempt needs to know."""
+class MergeResult:
+    "What a merge_work means for its goal, in a line, and what the next attempt needs to know."
 
-    what: Landed
+    what: MergeFate
     reason: str
     log: str = ""
 
@@ -53,47 +53,47 @@ class Landing:
         return asdict(self)
 
 
-def recorded_landing(record: Record) -> Landing:
+def recorded_landing(record: Record) -> MergeResult:
     """Read back what `Landing.record` wrote."""
     text = ndjson.text
-    return Landing(Landed(text(record.get("what"))), text(record.get("reason")), text(record.get("log")))
+    return MergeResult(MergeFate(text(record.get("what"))), text(record.get("reason")), text(record.get("log")))
 
 
-def landing_of(outcome: pipeline.Outcome, base: str) -> Landing:
+def landing_of(outcome: pipeline.Outcome, base: str) -> MergeResult:
     """Say what an outcome means."""
     match outcome:
         case pipeline.Merged(_, how):
-            return Landing(Landed.DONE, how)
+            return MergeResult(MergeFate.DONE, how)
         case pipeline.Nothing(_):
-            return Landing(Landed.DONE, "nothing to merge: the work changes no file")
+            return MergeResult(MergeFate.DONE, "nothing to merge: the work changes no file")
         case pipeline.Conflict(paths, log):
             files = _few(paths)
             said = f"The work conflicts with what is on {base} by now:\n{log}"
-            return Landing(Landed.FAILED, f"conflicts with {base}: {files}", said)
+            return MergeResult(MergeFate.FAILED, f"conflicts with {base}: {files}", said)
         case pipeline.Red(how, output):
             said = f"The check is red on a clean checkout of the work merged with {base}:\n{output}"
-            return Landing(Landed.FAILED, f"the check is red on a clean checkout ({how})", said)
+            return MergeResult(MergeFate.FAILED, f"the check is red on a clean checkout ({how})", said)
         case pipeline.Tampered(paths):
             files = ", ".join(paths)
             said = f"The work changes {files}, which judges it and is not the agent's to change. Leave it as it is."
-            return Landing(Landed.FAILED, f"changes {files}, which is not the agent's", said)
+            return MergeResult(MergeFate.FAILED, f"changes {files}, which is not the agent's", said)
         case pipeline.Unresolved(paths):
             files = _few(paths)
             said = f"Conflict markers are left in {files}: resolve them, so that what both sides intended holds."
-            return Landing(Landed.FAILED, f"conflict markers are left in {files}", said)
+            return MergeResult(MergeFate.FAILED, f"conflict markers are left in {files}", said)
         case pipeline.Sensitive(paths):
             files = _few(paths)
             said = (
                 f"The work adds {files}, which looks like a secret, and nothing that does is pushed."
                 " Take it out of the working tree and commit that, or name it otherwise if it is none."
             )
-            return Landing(Landed.FAILED, f"adds what looks like a secret: {files}", said)
+            return MergeResult(MergeFate.FAILED, f"adds what looks like a secret: {files}", said)
         case pipeline.Refused(reason, by_rule):
-            return Landing(Landed.FAILED if by_rule else Landed.HELD, reason)
+            return MergeResult(MergeFate.FAILED if by_rule else MergeFate.HELD, reason)
         case pipeline.OutOfReach(reason):
-            return Landing(Landed.HELD, reason)
+            return MergeResult(MergeFate.HELD, reason)
         case pipeline.Stopped():
-            return Landing(Landed.STOPPED, "stopped before it was merged")
+            return MergeResult(MergeFate.STOPPED, "stopped before it was merged")
 
 
 def _few(paths: Sequence[str]) -> str:
@@ -107,19 +107,19 @@ _BRIEFLY = 5
 _MOST_KILLED = 3
 
 
-class Lanes:
+class MergeTask:
     """Brings work to where it belongs, each goal's in the thread that calls it."""
 
     def __init__(self, kit: WorkerKit) -> None:
         self._store, self._premises, self._repositories = kit.store, kit.premises, kit.repositories
         self._controls, self._rules = kit.controls, kit.rules
 
-    def land(self, goal: BatchGoal, outcome: Outcome) -> Landing:
+    def land(self, goal: BatchGoal, outcome: AttemptResult) -> MergeResult:
         """Merge what an attempt has done, as the goal or the rules want it. A fault is a landing, too."""
         mode = self._rules.mode(goal)
         if not self._rules.allow(goal, proven=outcome.proven):
             left = f"not merged, its work is on {goal.branch}; --merge-unproven merges it"
-            return Landing(Landed.HELD, f"{outcome.reason}: {left}")
+            return MergeResult(MergeFate.HELD, f"{outcome.reason}: {left}")
         repository = self._repositories.known(goal.repo)
         self._controls.merging[goal.id] = time.time()
         self._controls.wake()  # there is a slot free
@@ -130,12 +130,12 @@ class Lanes:
             return self._stopped(goal, outcome, mode, repository)
         except (DiskError, QueueError) as error:
             self._controls.fault = error
-            return Landing(Landed.STOPPED, error.message)
+            return MergeResult(MergeFate.STOPPED, error.message)
         except OSError as error:
             self._controls.fault = DiskError(error.filename or self._premises.root, error)
-            return Landing(Landed.STOPPED, self._controls.fault.message)
+            return MergeResult(MergeFate.STOPPED, self._controls.fault.message)
         except RalphError as error:
-            return Landing(Landed.HELD, error.whole)
+            return MergeResult(MergeFate.HELD, error.whole)
         finally:
             self._controls.merging.pop(goal.id, None)
 
@@ -154,7 +154,7 @@ class Lanes:
                 repository.merging_since = None
                 repository.lane.release()
 
-    def _stopped(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> Landing:
+    def _stopped(self, goal: BatchGoal, outcome: AttemptResult, mode: MergeMode, repository: Repository) -> MergeResult:
         """What it means to be stopped before the merge began: a worker that is gone may have pushed it already."""
         merged = None
         if not self._controls.ending and mode is MergeMode.DIRECT:  # it is cancelled, so nobody would look again
@@ -162,7 +162,7 @@ class Lanes:
                 merged = landed_already(self._job(goal, outcome, mode, repository))
         return landing_of(merged or Stopped(), "")
 
-    def _merge(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> Landing:
+    def _merge(self, goal: BatchGoal, outcome: AttemptResult, mode: MergeMode, repository: Repository) -> MergeResult:
         base = repository.mirror.base(goal.branch).branch
         job = self._job(goal, outcome, mode, repository)
         kit = MergeKit(
@@ -170,10 +170,10 @@ class Lanes:
             interrupted=lambda: self._controls.requests(goal) > 0,
             pause=lambda seconds: self._controls.pause(goal, seconds),
         )
-        self._controls.tell(Kind.MERGING, f"to {base}" if mode is MergeMode.DIRECT else f"({mode})", goal)
+        self._controls.tell(NewsKind.MERGING, f"to {base}" if mode is MergeMode.DIRECT else f"({mode})", goal)
         here = repository.mirror.upstream.path is not None  # a path that is away does not come back by itself
         for pause in (*(_PAUSES[:_BRIEFLY] if here else _PAUSES), None):
-            found = merge(job, kit)
+            found = merge_work(job, kit)
             repository.remote_away = isinstance(found, OutOfReach)
             if isinstance(found, Stopped):
                 return self._stopped(goal, outcome, mode, repository)
@@ -183,13 +183,13 @@ class Lanes:
                 return landing_of(found, base)
             words = f"waiting for the remote: {found.reason}"
             self._store.note(goal, reason=words)
-            self._controls.tell(Kind.WAITING, words, goal)
+            self._controls.tell(NewsKind.WAITING, words, goal)
             self._controls.pause(goal, pause)
             if self._controls.ending or self._controls.requests(goal):
                 break
         return self._stopped(goal, outcome, mode, repository)
 
-    def _job(self, goal: BatchGoal, outcome: Outcome, mode: MergeMode, repository: Repository) -> MergeJob:
+    def _job(self, goal: BatchGoal, outcome: AttemptResult, mode: MergeMode, repository: Repository) -> MergeJob:
         return MergeJob(
             mirror=repository.mirror,
             branch=goal.branch,

@@ -10,12 +10,12 @@ import pytest
 
 from ralph.claude_cli.models import base
 from ralph.claude_cli.models.anthropic import open_model
-from ralph.claude_cli.models.base import ModelError, Request, Retrying, Said, ToolOffer, Utterance
-from ralph.claude_cli.models.faults import Fault, Key, Kind, delay_ms, find_key
+from ralph.claude_cli.models.base import ModelError, ModelRequest, ModelSaid, Retrying, ToolOffer, Utterance
+from ralph.claude_cli.models.faults import ApiKey, FaultKind, ModelFault, delay_ms, find_key
 from tests.support.api_replies import Fail, Say
 from tests.support.messages_api import ServeMessages
 
-REQUEST = Request(
+REQUEST = ModelRequest(
     ["You are a test.", "Here."],
     [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}],
     [ToolOffer("A", "does a", {"type": "object"}), ToolOffer("B", "does b", {"type": "object"})],
@@ -72,7 +72,7 @@ def test_a_fault_that_passes_is_told_and_tried_again(messages_api: ServeMessages
         Retrying(1, 2, 0, 529, "overloaded"),
         Retrying(2, 2, 0, 529, "overloaded"),
     ]
-    assert [u.block["text"] for u in heard if isinstance(u, Said)] == ["fine"]
+    assert [u.block["text"] for u in heard if isinstance(u, ModelSaid)] == ["fine"]
 
 
 def test_retries_end(messages_api: ServeMessages) -> None:
@@ -84,22 +84,22 @@ def test_retries_end(messages_api: ServeMessages) -> None:
 
 
 def test_delays_double_and_are_bounded() -> None:
-    fault = Fault(Kind.ANSWERED, 500)
+    fault = ModelFault(FaultKind.ANSWERED, 500)
     assert [delay_ms(fault, attempt, 0.0) for attempt in (1, 2, 3, 20)] == [500, 1000, 2000, 32_000]
     assert delay_ms(fault, 1, 1.0) == 625
-    assert delay_ms(Fault(Kind.ANSWERED, 429, headers={"retry-after": "2"}), 5, 1.0) == 2000
+    assert delay_ms(ModelFault(FaultKind.ANSWERED, 429, headers={"retry-after": "2"}), 5, 1.0) == 2000
 
 
 @pytest.mark.parametrize(
     ("env", "key"),
     [
-        ({}, Key("none")),
-        ({"ANTHROPIC_API_KEY": "k"}, Key("api-key", "k")),
-        ({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_AUTH_TOKEN": "t"}, Key("bearer", "t")),
-        ({"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "o"}, Key("subscription", "o")),
+        ({}, ApiKey("none")),
+        ({"ANTHROPIC_API_KEY": "k"}, ApiKey("api-key", "k")),
+        ({"ANTHROPIC_API_KEY": "k", "ANTHROPIC_AUTH_TOKEN": "t"}, ApiKey("bearer", "t")),
+        ({"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "o"}, ApiKey("subscription", "o")),
     ],
 )
-def test_the_first_key_that_is_there_is_taken(env: Mapping[str, str], key: Key, tmp_path: Path) -> None:
+def test_the_first_key_that_is_there_is_taken(env: Mapping[str, str], key: ApiKey, tmp_path: Path) -> None:
     assert find_key({"HOME": str(tmp_path), **env}) == key
 
 
@@ -107,9 +107,9 @@ def test_an_empty_api_key_means_the_stored_login(tmp_path: Path) -> None:
     stored = tmp_path / ".claude" / ".credentials.json"
     stored.parent.mkdir()
     stored.write_text(json.dumps({"claudeAiOauth": {"accessToken": "stored"}}))
-    assert find_key({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": ""}) == Key("subscription", "stored")
+    assert find_key({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": ""}) == ApiKey("subscription", "stored")
     stored.write_text("{")
-    assert find_key({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": ""}) == Key("none")
+    assert find_key({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": ""}) == ApiKey("none")
 
 
 @pytest.mark.parametrize(

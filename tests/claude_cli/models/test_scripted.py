@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from ralph.claude_cli.models.base import Ended, Request, Said, Started, Thinking
+from ralph.claude_cli.models.base import MessageEnd, ModelRequest, ModelSaid, Started, Thinking
 from ralph.claude_cli.models.scripted import scripted
 from ralph.core.errors import UsageError
 
-NOTHING = Request([], [], [])
+NOTHING = ModelRequest([], [], [])
 
 
 def said(path: Path, iteration: str, turns: int = 1) -> list[object]:
     model = scripted(f"scripted:{path}", iteration)
     heard = [list(model.ask(NOTHING, threading.Event())) for _ in range(turns)][-1]
     return [
-        utterance.block.get("text", utterance.block.get("name")) for utterance in heard if isinstance(utterance, Said)
+        utterance.block.get("text", utterance.block.get("name"))
+        for utterance in heard
+        if isinstance(utterance, ModelSaid)
     ]
 
 
@@ -45,10 +47,10 @@ def test_a_call_gets_an_id_and_a_thought_is_counted(tmp_path: Path) -> None:
     started, thought, _, call, ended = scripted(f"scripted:{path}", "").ask(NOTHING, threading.Event())
     assert isinstance(started, Started)
     assert thought == Thinking(8)
-    assert isinstance(call, Said)
+    assert isinstance(call, ModelSaid)
     assert str(call.block["id"]).startswith("toolu_")
     assert call.block["input"] == {}
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, MessageEnd)
     assert ended.stop_reason == "tool_use"
 
 

@@ -15,7 +15,7 @@ import pytest
 from ralph.core.errors import RepoError
 from ralph.queue.goals import MergeMode
 from ralph.queue.merge.pipeline import (
-    CheckOutcome,  # fmt: skip
+    CheckOutcome,
     Conflict,
     Merged,
     MergeJob,
@@ -29,7 +29,7 @@ from ralph.queue.merge.pipeline import (
     Stopped,
     Tampered,
     Unresolved,
-    merge,
+    merge_work,
 )
 from ralph.queue.merge.trees import bring_up_to_date, squash_message, subject
 from ralph.queue.repos.mirror import Mirror
@@ -94,7 +94,7 @@ def job(mirror: Mirror, tmp_path: Path, mode: MergeMode = MergeMode.DIRECT) -> M
 
 def merged(mirror: Mirror, clone: Path, tmp_path: Path, judge: Judge | None = None) -> Outcome:
     mirror.save(clone, BRANCH, None)
-    outcome = merge(job(mirror, tmp_path), (judge or Judge()).kit)
+    outcome = merge_work(job(mirror, tmp_path), (judge or Judge()).kit)
     assert not (tmp_path / "checkouts").exists() or not list((tmp_path / "checkouts").iterdir())
     return outcome
 
@@ -129,7 +129,7 @@ def test_twelve_race_for_one_main(mirror: Mirror, upstream: Path, tmp_path: Path
         with lane:
             tip = git(clone, "rev-parse", "HEAD")
             own = replace(job(mirror, tmp_path), branch=branch, tip=tip, goal=f"goal-{number}", run=f"run-{number}")
-            outcomes[number] = merge(own, judge.kit)
+            outcomes[number] = merge_work(own, judge.kit)
 
     threads = [threading.Thread(target=attempt, args=(number,)) for number in range(12)]
     for thread in threads:
@@ -252,7 +252,7 @@ def test_a_conflict_that_nobody_resolves_is_never_merged(
     work(clone, {"b.txt": "b"})
     assert merged(mirror, clone, tmp_path) == Unresolved(("a.txt",))
     for mode in (MergeMode.BRANCH, MergeMode.PR):
-        assert merge(job(mirror, tmp_path, mode), Judge().kit) == Unresolved(("a.txt",))
+        assert merge_work(job(mirror, tmp_path, mode), Judge().kit) == Unresolved(("a.txt",))
     outsider(upstream, {"a.txt": "one\ntheirs again\nthree\n"})
     mirror.refresh()
     bring_up_to_date(mirror, clone, BRANCH)
@@ -331,7 +331,7 @@ def test_a_branch_that_holds_what_was_dropped_is_not_handed_over(
     work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
     git(upstream, "update-ref", "refs/heads/main", before)
-    outcome = merge(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
     assert outcome == Refused(f"main was rewritten since, and {BRANCH} still holds what was dropped from it")
     assert git(upstream, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
@@ -368,7 +368,7 @@ def test_what_looks_like_a_secret_is_not_pushed(mirror: Mirror, upstream: Path, 
     assert merged(mirror, clone, tmp_path) == Sensitive((".env", "keys/id_rsa"))
     work(clone, {".env": None, "keys/id_rsa": None})
     mirror.save(clone, BRANCH, None)
-    outcome = merge(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
     assert isinstance(outcome, Refused), "its commits would still tell it"
     assert ".env, keys/id_rsa" in outcome.reason
     assert isinstance(merged(mirror, clone, tmp_path), Merged)
@@ -427,7 +427,7 @@ def test_a_submodule_that_is_moved_is_the_users_to_merge(
     git(clone, "-c", f"user.name={NAME}", "-c", f"user.email={EMAIL}", "commit", "--quiet", "--message", "lib")
     mirror.save(clone, BRANCH, None)
     for mode in (MergeMode.DIRECT, MergeMode.BRANCH):
-        outcome = merge(job(mirror, tmp_path, mode), Judge().kit)
+        outcome = merge_work(job(mirror, tmp_path, mode), Judge().kit)
         assert isinstance(outcome, Refused)
         assert not outcome.by_rule
         assert "it moves the submodule lib" in outcome.reason
@@ -659,7 +659,7 @@ def test_a_link_that_leads_nowhere_in_the_repository_is_taken_as_it_is(
     work(tmp_path / "clone", {"b.txt": "b"})
     mirror.save(tmp_path / "clone", BRANCH, None)
     kit = replace(Judge().kit, check=lambda _: CheckOutcome(0, ""))
-    assert isinstance(merge(job(mirror, tmp_path), kit), Merged)
+    assert isinstance(merge_work(job(mirror, tmp_path), kit), Merged)
 
 
 def test_other_files_of_ralphs_folder_may_change(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
@@ -853,16 +853,16 @@ def test_one_who_wants_to_end_is_heard_before_the_push(
 def test_a_branch_is_handed_over_and_brought_on(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
     judge = Judge()
     mirror.save(clone, BRANCH, None)
-    assert isinstance(merge(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit), Nothing)
+    assert isinstance(merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit), Nothing)
     for text in ("1", "2"):
         tip = work(clone, {"b.txt": text})
         mirror.save(clone, BRANCH, None)
-        assert merge(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(tip, f"pushed as {BRANCH}")
+        assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(tip, f"pushed as {BRANCH}")
         assert git(upstream, "rev-parse", BRANCH) == tip
     git(clone, "reset", "--quiet", "--hard", "HEAD^")
     tip = work(clone, {"b.txt": "3"})
     mirror.save(clone, BRANCH, None)
-    assert merge(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(
+    assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(
         tip, f"pushed as {BRANCH}"
     )  # what was there is ours
     assert (judge.trees, len(commits(upstream, "main"))) == ([], 1)
@@ -873,7 +873,7 @@ def test_a_branch_of_somebody_elses_is_left_alone(mirror: Mirror, upstream: Path
     theirs = outsider(upstream, {"x": "x"}, branch=BRANCH)
     work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
-    outcome = merge(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
     assert isinstance(outcome, Refused)
     assert git(upstream, "rev-parse", BRANCH) == theirs
 
@@ -882,7 +882,7 @@ def test_with_mode_none_nothing_leaves_the_mirror(mirror: Mirror, upstream: Path
     tip = work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
     upstream.rename(tmp_path / "away")
-    outcome = merge(job(mirror, tmp_path, MergeMode.NONE), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.NONE), Judge().kit)
     assert outcome == Merged(tip, f"kept as {BRANCH} in {mirror.path}")
 
 
@@ -891,7 +891,7 @@ def test_a_request_on_an_unknown_host_is_left_to_the_user(
 ) -> None:
     work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
-    outcome = merge(job(mirror, tmp_path, MergeMode.PR), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.PR), Judge().kit)
     assert isinstance(outcome, Merged)
     assert outcome.how == f"pushed as {BRANCH}; propose it on its host: from {BRANCH} to main"
 
@@ -928,7 +928,7 @@ def test_only_the_commit_that_was_proven_is_merged(mirror: Mirror, upstream: Pat
     wanted = job(mirror, tmp_path)
     work(clone, {"b.txt": "something else"})
     mirror.save(clone, BRANCH, None)
-    assert isinstance(merge(wanted, Judge().kit), Merged)
+    assert isinstance(merge_work(wanted, Judge().kit), Merged)
     assert git(upstream, "show", "main:b.txt") == "proven"
     with pytest.raises(RepoError, match="has no commit 1234 any more"):
-        merge(replace(wanted, tip="1234"), Judge().kit)
+        merge_work(replace(wanted, tip="1234"), Judge().kit)
