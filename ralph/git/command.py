@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import git
-
 from ralph.core.errors import RepoError, UsageError
 from ralph.system import environ
 from ralph.system.programs import ask, loading_outside, outside, run_to_end, user_to_fork_for
@@ -133,6 +131,7 @@ def run_clone(parent: Path, *args: str) -> tuple[int, str, str]:
     """Run `git clone` with these arguments; return its exit status, output and complaints."""
     settled = _settled(parent)
     _load_gitpython(settled["PATH"])
+    import git
 
     return git.Git().execute(
         _guarded(parent, ("clone", *args)),

@@ -7,8 +7,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from dbos import DBOS
-
 from ralph.core.errors import QueueError
 from ralph.queue.database import connect, database_file, faults_named
 from ralph.queue.goals import BatchGoal
@@ -39,7 +37,7 @@ class Engine(Protocol):
         ...
 
     def start(self, goal: BatchGoal, *, merge_only: bool) -> None:
-        """Have `run_goal` work on a goal that was claimed, in a thread of its own; for each of its starts but once."""
+        """Have `pursue` work on a goal that was claimed, in a thread of its own; for each of its starts but once."""
         ...
 
     def step(self, name: str, work: Callable[[], Record]) -> Record:
@@ -56,7 +54,7 @@ class DbosEngine:
         self._url = url
 
     def launch(self, pursue: Pursue) -> set[str]:
-        from dbos import DBOSPortableJSONSerializer
+        from dbos import DBOS, DBOSPortableJSONSerializer
 
         if database_file(self._url) is not None:
             _see_to_its_tables(self._url)
@@ -88,12 +86,13 @@ class DbosEngine:
         return {found.workflow_id for found in left}
 
     def start(self, goal: BatchGoal, *, merge_only: bool) -> None:
-        from dbos import SetWorkflowID
+        from dbos import DBOS, SetWorkflowID
 
         with SetWorkflowID(key(goal)):
             DBOS.start_workflow(self._workflow, goal.id, goal.starts, merge_only)
 
     def step(self, name: str, work: Callable[[], Record]) -> Record:
+        from dbos import DBOS
         from sqlalchemy.exc import SQLAlchemyError
 
         try:

@@ -100,7 +100,7 @@ def test_a_rule_further_down_is_no_front_matter() -> None:
         ("after: [1]", "`after` must be a list of goal names"),
         ("priority: true", "`priority` must be a whole number"),
         ("priority: 1.5", "`priority` must be a whole number"),
-        ("merge: maybe", "`merge_work` must be direct, pr, branch or none"),
+        ("merge: maybe", "`merge` must be direct, pr, branch or none"),
     ],
 )
 def test_a_fault_in_the_front_matter_names_file_and_key(front_matter: str, said: str) -> None:
@@ -111,7 +111,7 @@ def test_a_fault_in_the_front_matter_names_file_and_key(front_matter: str, said:
 
 def test_all_faults_are_said_at_once() -> None:
     message = complaint(f"---\nmodle: x\nrepoo: y\npriority: high\nmerge: no\n---\n{OBJECTIVE}")
-    assert [said in message for said in ("mean model?", "mean repo?", "`priority`", "`merge_work`")] == [True] * 4
+    assert [said in message for said in ("mean model?", "mean repo?", "`priority`", "`merge`")] == [True] * 4
 
 
 @pytest.mark.parametrize("text", [f"---\nmodel: opus\n{OBJECTIVE}", f"---\nmodel: opus\n{OBJECTIVE}\n----\n\nmore\n"])

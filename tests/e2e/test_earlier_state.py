@@ -198,7 +198,7 @@ RUNNING = {"landed", "settled", "merging", "conflicting", "attempting"}
 """Goals that were running when the worker was killed.
 
 `attempting` and `conflicting` were inside the step `attempt`, the latter on its second attempt; `merging` was inside
-the step `merge_work`, as was `landed`, whose push had arrived; the merge of `settled` was recorded, but not in its row.
+the step `merge`, as was `landed`, whose push had arrived; the merge of `settled` was recorded, but not in its row.
 """
 UNFINISHED = RUNNING | {"next", "waiting"}
 ID = {goal["name"]: int(goal["id"].removeprefix("g")) for goal in golden("list")}

@@ -108,7 +108,9 @@ def _load() -> None:
     import ralph
 
     for module in pkgutil.walk_packages(ralph.__path__, "ralph."):
-        if not module.name.endswith("__main__") and not module.name.startswith("ralph.claude_cli."):  # another program
+        if module.name.endswith("__main__") or module.name == "ralph.cli.runs":
+            continue  # it is run as a program, and warns if it has been imported before
+        if not module.name.startswith("ralph.claude_cli."):  # another program
             importlib.import_module(module.name)
     if threading.active_count() > 1:
         raise AssertionError("what has threads cannot fork safely")

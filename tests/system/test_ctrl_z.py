@@ -28,7 +28,7 @@ from ralph.system.programs import user_to_fork_for
 here, env = Path(sys.argv[1]), dict(os.environ)
 
 def run_errand():
-    errands = Errands(["true"], env, limit=60, failed=print)
+    errands = BackgroundPrograms(["true"], env, limit=60, failed=print)
     errands.send(b"")
     errands.close(60)
 

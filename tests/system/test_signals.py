@@ -16,7 +16,7 @@ from ralph.system.signals import SignalSafeQueue
 signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.5))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
 try:
-    Handover().get(timeout=0.3)
+    SignalSafeQueue().get(timeout=0.3)
 except queue.Empty:
     print("empty")
 """
@@ -25,7 +25,7 @@ _PUT_BY_A_HANDLER = """
 import signal
 from ralph.system.signals import SignalSafeQueue
 
-things = Handover()
+things = SignalSafeQueue()
 signal.signal(signal.SIGALRM, lambda *_: things.put("by the handler"))
 signal.setitimer(signal.ITIMER_REAL, 0.1)
 print(things.get(timeout=30))

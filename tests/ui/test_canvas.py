@@ -142,7 +142,7 @@ import select, sys, termios
 from ralph.ui.draw import Canvas
 from ralph.ui.terminal import Output
 from ralph.ui.draw import line
-with Canvas(Outlet(sys.stdout, in_haste=lambda: True), colour=True) as canvas:
+with Canvas(Output(sys.stdout, in_haste=lambda: True), colour=True) as canvas:
     canvas.draw([line("ready")])
     if sys.argv[1] == "off":
         termios.tcflow(1, termios.TCOOFF)

@@ -270,7 +270,7 @@ _MOST = 100
 
 
 class GlobTool:
-    name = "GlobTool"
+    name = "Glob"
     description = (
         'Find files by a glob such as "**/*.js" or "src/**/*.{ts,tsx}", sorted by the time of their last change. '
         "Hidden and ignored files are found too; links are not."

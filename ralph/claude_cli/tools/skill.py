@@ -9,7 +9,7 @@ from ralph.core.text import did_you_mean
 
 
 class SkillTool:
-    name = "SkillTool"
+    name = "Skill"
     description = (
         "Fetch a skill: instructions that the user or the project has written for a kind of task. Call it with a name "
         "from the list of available skills, before doing a task that one of them is about; then follow what it says."

@@ -189,7 +189,7 @@ def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
 
 
 def landed_already(job: MergeJob) -> Merged | None:
-    "The merge_work of this very run, if somebody has pushed it before."
+    "The merge of this very run, if somebody has pushed it before."
     job.mirror.refresh()
     base = job.mirror.base(job.branch)
     commit = trees.landed(job.mirror.bare, base.tip, job.tip, job.run)

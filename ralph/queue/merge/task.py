@@ -31,7 +31,7 @@ from ralph.queue.worker_state import MOMENT, WorkerKit
 
 
 class MergeFate(StrEnum):
-    "What a merge_work means for its goal."
+    "What a merge means for its goal."
 
     DONE = "done"
     FAILED = "failed"
@@ -43,7 +43,7 @@ class MergeFate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    "What a merge_work means for its goal, in a line, and what the next attempt needs to know."
+    "What a merge means for its goal, in a line, and what the next attempt needs to know."
 
     what: MergeFate
     reason: str
