@@ -36,7 +36,8 @@ LAYERS: dict[str, str] = {
 # folder -> its files; a file imports only what stands left of the `<` before it
 ORDER: dict[str, str] = {
     "agents": (
-        "base transcript < claude claude_stream codex_sections codex_stream custom < codex_text < codex < registry"
+        "base transcript < claude claude_usage codex_sections codex_stream custom < claude_stream codex_text < codex < "
+        "registry"
     ),
     "claude_cli": (
         "instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
@@ -56,9 +57,9 @@ ORDER: dict[str, str] = {
     "dashboard": "report < board dry_run lines < needs table transcript view < actions frame < screen",
     "git": "command < address < repo",
     "queue": (
-        "database goals repos/remote < engine manifest merge/vet news paths repos/mirror < budget discard "
-        "merge/trees repos/goal_refs repos/push stats store < child gc merge/pipeline open repos/prefetch < "
-        "worker_state < merge/task scheduler < attempt < goal_task < serve"
+        "database goals repos/remote < engine manifest merge/vet news paths repos/mirror rows < budget clone "
+        "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline open "
+        "repos/prefetch < worker_state < admission merge/task < attempt scheduler < goal_task < serve"
     ),
     "run": (
         "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare "
@@ -84,7 +85,7 @@ DOORS: dict[str, str] = {
     "psutil": "system",
     "rich": "ui",
     "signal": "system",
-    "sqlalchemy": "queue/database queue/engine queue/store",
+    "sqlalchemy": "queue/database queue/engine queue/rows queue/store queue/submit",
     "sqlite3": "queue/database",
     "subprocess": "system",
     "termios": "ui",

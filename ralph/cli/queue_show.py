@@ -75,7 +75,7 @@ def known_of(goal: "BatchGoal", place: "QueueAddress", store: "Store") -> "GoalD
     """Look up what there is of a goal besides its row."""
     from ralph.dashboard import report
     from ralph.dashboard.report import GoalDetails
-    from ralph.queue.gc import kept
+    from ralph.queue.clone import kept
     from ralph.queue.open import is_cut_off
     from ralph.queue.paths import queue_paths
     from ralph.queue.repos.mirror import open_mirror

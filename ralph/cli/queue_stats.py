@@ -13,7 +13,7 @@ import typer
 from ralph.cli import flags
 from ralph.core.text import format_size
 from ralph.dashboard.report import look_at_kept
-from ralph.queue.discard import Obstacle
+from ralph.queue.clone import Obstacle
 from ralph.queue.gc import Holding, What
 from ralph.ui.draw import columns
 

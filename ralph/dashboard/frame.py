@@ -105,13 +105,8 @@ def _prompt(board: Board, prompt: Question, columns: int) -> Line:
 def _unwatched(columns: int) -> Line:
     """Why Ctrl-Z is not done at once."""
     why = "goals work on, and nobody would watch their budget" if columns >= 100 else "nobody would watch the budget"
-    parts = [
-        (9, line((why, Tone.WARN))),
-        (8, line("Ctrl-Z again: suspend anyway")),
-        (7, line("q: stop the goals")),
-        (1, line(("any other key: no", Tone.DIM))),
-    ]
-    return joined(parts, columns)
+    parts = [(9, line((why, Tone.WARN))), (8, line("Ctrl-Z again: suspend anyway")), (7, line("q: stop the goals"))]
+    return joined([*parts, (1, line(("any other key: no", Tone.DIM)))], columns)
 
 
 def _typing(label: str, prompt: Question, columns: int) -> Line:

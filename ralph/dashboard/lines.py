@@ -17,7 +17,7 @@ from ralph.queue.goals import LIMIT, BatchGoal, State, naming
 from ralph.queue.news import PAUSED, News, NewsKind, Worked
 from ralph.queue.open import QueueAddress
 from ralph.queue.repos.remote import without_password
-from ralph.queue.store import Submitted
+from ralph.queue.submit import Submitted
 from ralph.system.notify import Notice, Notifier, Occasion
 from ralph.ui.console import write_json
 from ralph.ui.draw import cut, padded

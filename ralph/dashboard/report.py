@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ralph.core.limits import is_limit_reached
 from ralph.core.text import format_money, timestamp
-from ralph.queue.gc import kept_below
+from ralph.queue.clone import kept_below
 from ralph.queue.goals import BatchGoal, Comment, State, naming, waits_in_vain
 from ralph.queue.repos.remote import without_password
-from ralph.queue.store import Submitted
+from ralph.queue.submit import Submitted
 from ralph.ui.draw import columns
 from ralph.ui.terminal import Output, one_line, visible
 

@@ -13,11 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from ralph.core.errors import RalphError
-from ralph.queue.discard import CLONES, GOING, LEFTOVERS, Unsaved, discard, examine
+from ralph.queue.clone import Unsaved, examine, kept
+from ralph.queue.discard import GOING, discard
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.paths import QueuePaths, is_elsewhere
 from ralph.queue.repos.mirror import Mirror, open_mirror
-from ralph.queue.repos.remote import Bare
 from ralph.state.lock import holder
 from ralph.system.files import remove_tree
 
@@ -234,20 +234,6 @@ class GarbageCollection:
     def _mirror(self, goal: BatchGoal) -> Mirror | None:
         mirror = open_mirror(self.premises.ralph_dir, goal.repo)
         return mirror if (mirror.path / "HEAD").is_file() else None
-
-
-def kept_below(clone: Path, branch: str) -> tuple[str, str]:
-    """Where a mirror keeps what only a clone had: commits and the like, and files that were not committed."""
-    return f"{CLONES}/{clone.name}", f"{LEFTOVERS}/{branch}"
-
-
-def kept(bare: Bare, clone: Path, branch: str) -> list[str]:
-    """The refs under which a mirror keeps it; a clone of that name in another queue may have left some of them.
-
-    None of a mirror that is broken: whoever asks about a goal is told the rest of it all the same.
-    """
-    status, out, _ = bare.run("for-each-ref", "--format=%(refname)", *kept_below(clone, branch))
-    return out.split() if status == 0 else []
 
 
 def settled(found: Sequence[Holding]) -> list[Holding]:

@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.core import ndjson
-from ralph.core.errors import UsageError
 from ralph.core.goal import parse_goal
-from ralph.git.address import place_of
 
 
 class State(StrEnum):
@@ -318,121 +315,6 @@ def retry_or_stuck(goal: BatchGoal) -> Fate:
 def batch_exit_code(goals: Iterable[BatchGoal]) -> int:
     """0 if all are done, else 1."""
     return 0 if all(goal.state is State.DONE for goal in goals) else 1
-
-
-class Register:
-    """Goals by name and by branch, entered in the order of their ids.
-
-    Two spellings of one repository are one place; each spelling is resolved once.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[str, Path] = {}
-        self._numbers: dict[str, dict[Path, list[int]]] = {}
-        self._branches: set[tuple[Path, str]] = set()
-
-    def enter(self, number: int, name: str, repo: str, branch: str) -> None:
-        """Add a goal; later ones of the same name count more."""
-        place = self._place(repo)
-        self._numbers.setdefault(name, {}).setdefault(place, []).append(number)
-        self._branches.add((place, branch))
-
-    def latest(self, name: str, repo: str) -> int | None:
-        """The latest goal of this name in this repository."""
-        numbers = self._numbers.get(name, {}).get(self._place(repo))
-        return numbers[-1] if numbers else None
-
-    def has_branch(self, branch: str, repo: str) -> bool:
-        """Tell whether a goal of this repository has the branch already."""
-        return (self._place(repo), branch) in self._branches
-
-    def parents(self, name: str, repo: str, *, of: int) -> list[int]:
-        """The goals that `after: name` means for a goal of `repo`: the latest one there, else the latest everywhere."""
-        newest = self._newest(name, but=of)
-        here = newest.get(self._place(repo))
-        return list(newest.values()) if here is None else [here]
-
-    def _newest(self, name: str, *, but: int) -> Mapping[Path, int]:
-        others = {
-            place: [number for number in numbers if number != but]
-            for place, numbers in self._numbers.get(name, {}).items()
-        }
-        return {place: numbers[-1] for place, numbers in others.items() if numbers}
-
-    def _place(self, repo: str) -> Path:
-        if repo not in self._places:
-            self._places[repo] = place_of(repo)
-        return self._places[repo]
-
-
-_UPDATED = "updated"
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitResult:
-    """What is to be done, in a word for the user, and what is written for it."""
-
-    what: str
-    new: bool = False
-    changes: Mapping[str, object] = field(default_factory=dict[str, object])
-    if_moved: str = ""
-    """The word instead, if the goal is to come after others than before."""
-
-
-def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: bool) -> SubmitResult:
-    """Decide; `there` is the latest goal of the same name in the same repository, if there is one.
-
-    Nothing is done twice: what is done with the same text stays done. `alone`: no queue worker is at work, so whatever
-    is said to be running was cut off.
-    """
-    said: dict[str, object] = {
-        "title": asked.title,
-        "text": asked.text,
-        "path": asked.path,
-        "repo": asked.repo,  # another spelling of the same, with another password say
-        "priority": asked.priority,
-        "merge": asked.merge,
-        "settings": ndjson.encode(dict(asked.settings)),
-        "trust_envrc": asked.trust_envrc,
-        "agent": asked.agent,
-    }
-    if there is None:
-        return SubmitResult("added", new=True, changes=said)
-    if there.state is State.DONE:
-        done = there.text == asked.text  # with which model, or within which limits, does not make it another goal
-        return SubmitResult(_done_already(there)) if done else SubmitResult("added", new=True, changes=said)
-    same = (there.text, dict(there.settings)) == (asked.text, dict(asked.settings))
-    wished, had = ((goal.priority, goal.merge, goal.trust_envrc) for goal in (asked, there))
-    updated = not same or wished != had
-    if there.state is State.RUNNING and same:
-        kept = {name: said[name] for name in ("repo", "priority", "merge", "trust_envrc")}
-        what = "goes on" if alone or there.cancelling else "running already"
-        return SubmitResult(what, changes={**kept, "cancelling": False})
-    if there.state is State.RUNNING and not alone:
-        raise UsageError(
-            f"{asked.name} runs as {there.label}, with another text",
-            f"cancel it first: ralph-runs cancel {there.label}; or add the new text as a comment",
-        )
-    if not same and there.unmerged is not None:  # what is to be merged was done for another text: that run is over
-        said |= {"unmerged": None, "run": "", **there.closed()}
-    if there.state is State.RUNNING:
-        charged = there.attempts - (there.unmerged is None)
-        said |= {"state": State.QUEUED, "starts": there.starts + 1, "attempts": charged, "cancelling": False}
-        return SubmitResult(_UPDATED, changes=said)
-    if state is State.DRAFT:
-        return SubmitResult(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
-    if there.state in (State.STUCK, State.CANCELLED):
-        said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "reason": "", "cancelling": False}
-        return SubmitResult("queued again", changes=said)
-    return SubmitResult(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
-
-
-def _done_already(goal: BatchGoal) -> str:
-    """What is said of a goal that is done; its work is not on the base branch if its mode was another than direct."""
-    verb, _, rest = goal.reason.partition(" as ")
-    return (
-        f"done already; {verb} as {goal.branch}, not merged" if rest and verb in ("kept", "pushed") else "done already"
-    )
 
 
 RALPH, USER = "ralph", "user"

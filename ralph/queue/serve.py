@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ralph.core.errors import QueueError
+from ralph.queue.admission import Admission
 from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import DbosEngine
 from ralph.queue.goal_task import GoalTask
@@ -14,7 +15,7 @@ from ralph.queue.news import Bulletin, News, Worked
 from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
-from ralph.queue.scheduler import Admission, QueueWorker, WorkOrder
+from ralph.queue.scheduler import QueueWorker, WorkOrder
 from ralph.queue.store import Store
 from ralph.queue.worker_state import AccountGate, BulletinWriter, Rules, WorkerKit, WorkerState
 from ralph.system.signals import Signals

@@ -1,18 +1,17 @@
 """The goals of a queue, in the same database as the engine's own tables."""
 
 import contextlib
-import dataclasses
 import re
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from typing import cast
 
 import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
 from ralph.core.text import did_you_mean
+from ralph.queue import rows
 from ralph.queue.database import (
     COMMENTS,
     GOALS,
@@ -30,35 +29,18 @@ from ralph.queue.goals import (
     BatchGoal,
     Comment,
     Figures,
-    MergeMode,
-    Register,
     State,
     Submission,
-    SubmitResult,
-    find_cycle,
     may_become,
-    submit,
 )
 from ralph.queue.news import Bulletin, News, decoded
 from ralph.queue.repos.remote import without_password
+from ralph.queue.submit import Submitted, take_in
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
 _MOST_NEWS, _PRUNED_AFTER = 5_000, 500
 """News that are kept, or up to so many more."""
-_AT_ONCE = 500
-"""Values that one query looks up: databases limit how many it may have."""
 _ID = re.compile(r"g?([1-9][0-9]{0,17})", re.ASCII)
-_LARGEST_ID = 2**31 - 1
-_Value = TypeVar("_Value", int, str)
-_WRITTEN_AS_JSON = ("after", "settings", "unmerged")
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """A goal that was asked for, and what came of that: added, updated, queued again, or left as it is."""
-
-    goal: BatchGoal
-    what: str
 
 
 class Store:
@@ -72,12 +54,12 @@ class Store:
     def goals(self) -> list[BatchGoal]:
         """Every goal, by its id."""
         with self._look() as connection:
-            return _all(connection)
+            return rows.every(connection)
 
     def goal(self, number: int) -> BatchGoal:
         """The goal of this number."""
         with self._look() as connection:
-            return _one(connection, number)
+            return rows.one(connection, number)
 
     def refreshed(self, known: Mapping[int, BatchGoal]) -> list[BatchGoal]:
         """Every goal, by its id; `known` are goals read before, from which those that nobody has changed are taken.
@@ -93,7 +75,7 @@ class Store:
                 if (goal := known.get(number)) is not None and goal.updated_at == at and goal.state not in ACTIVE
             ]
             changed = at_rest.keys() - {goal.id for goal in same}
-            read = [*_numbered(connection, changed), *_chosen(connection, GOALS.c.state.in_(ACTIVE))]
+            read = [*rows.numbered(connection, changed), *rows.chosen(connection, GOALS.c.state.in_(ACTIVE))]
         return sorted([*same, *read], key=lambda goal: goal.id)
 
     def active(self) -> list[BatchGoal]:
@@ -102,15 +84,15 @@ class Store:
         All that a scheduler needs: how many others are over makes no difference to what this reads.
         """
         with self._look() as connection:
-            active = _chosen(connection, GOALS.c.state.in_(ACTIVE))
+            active = rows.chosen(connection, GOALS.c.state.in_(ACTIVE))
             there = {goal.id for goal in active}
             parents = {number for goal in active for number in goal.after} - there
-            return sorted([*active, *_numbered(connection, parents)], key=lambda goal: goal.id)
+            return sorted([*active, *rows.numbered(connection, parents)], key=lambda goal: goal.id)
 
     def some(self, numbers: Collection[int]) -> list[BatchGoal]:
         """The goals of these numbers, as far as they exist; by their ids."""
         with self._look() as connection:
-            return _numbered(connection, numbers)
+            return rows.numbered(connection, numbers)
 
     def counts(self) -> dict[State, int]:
         """How many goals are in each state that any goal is in."""
@@ -128,7 +110,7 @@ class Store:
     def names(self) -> set[str]:
         """The names of all goals."""
         with self._look() as connection:
-            return set(_names(connection))
+            return set(rows.names(connection))
 
     def find(self, word: str) -> BatchGoal:
         """The goal that a user means: by its id, or by its name if only one has it."""
@@ -138,11 +120,11 @@ class Store:
         """The goals that a user means, each once."""
         with self._look() as connection:
             numbers = {word: int(found[1]) for word in words if (found := _ID.fullmatch(word))}
-            by_number = {goal.id: goal for goal in _numbered(connection, set(numbers.values()))}
+            by_number = {goal.id: goal for goal in rows.numbered(connection, set(numbers.values()))}
             named = [word for word in dict.fromkeys(words) if numbers.get(word) not in by_number and _is_text(word)]
             by_name: dict[str, list[BatchGoal]] = {}
-            for some in _chunks(named):
-                for goal in _chosen(connection, GOALS.c.name.in_(some)):
+            for some in rows.chunks(named):
+                for goal in rows.chosen(connection, GOALS.c.name.in_(some)):
                     by_name.setdefault(goal.name, []).append(goal)
             found = [_meant(word, by_number.get(numbers.get(word, 0)), by_name, connection) for word in words]
         return list({goal.id: goal for goal in found}.values())
@@ -150,57 +132,15 @@ class Store:
     def submit(self, submissions: Sequence[Submission], state: State, *, alone: bool = False) -> list[Submitted]:
         """Take goals in, all of them or none; `alone`: whoever asks is the only queue worker, and not at work yet."""
         with self._transaction() as connection:
-            return self._take_in(connection, submissions, state, alone=alone)
+            return take_in(connection, submissions, state, self._now(), alone=alone)
 
     def rehearse(self, submissions: Sequence[Submission], state: State) -> list[BatchGoal]:
         """The goals as they would be with these taken in; refused is what would be, and nothing is written."""
         with faults_named(self._engine.url), self._engine.connect() as connection, connection.begin() as transaction:
-            self._take_in(connection, submissions, state, alone=True)
-            goals = _all(connection)
+            take_in(connection, submissions, state, self._now(), alone=True)
+            goals = rows.every(connection)
             transaction.rollback()
             return goals
-
-    def _take_in(
-        self, connection: sa.Connection, submissions: Sequence[Submission], state: State, *, alone: bool
-    ) -> list[Submitted]:
-        register = _register(connection, submissions)
-        numbered = [(asked, *self._submit(connection, register, asked, state, alone=alone)) for asked in submissions]
-        before = _by_id(_numbered(connection, {number for _, number, _ in numbered}))
-        said: list[tuple[int, str]] = []
-        for asked, number, found in numbered:
-            after = _resolved(asked, register, number, connection)
-            moved = after != before[number].after
-            if moved:
-                self._set(connection, number, {"after": ndjson.encode(list(after))})
-            said.append((number, (found.if_moved if moved else "") or found.what))
-        if any(asked.after for asked in submissions):  # without one, no circle can be new
-            _refuse_cycle(connection)
-        known = _by_id(_numbered(connection, before.keys()))
-        return [Submitted(known[number], what) for number, what in said]
-
-    def _submit(
-        self, connection: sa.Connection, register: Register, asked: Submission, state: State, *, alone: bool
-    ) -> tuple[int, SubmitResult]:
-        latest = register.latest(asked.name, asked.repo)  # also of those of this submission that came before it
-        there = None if latest is None else _one(connection, latest)
-        found = submit(asked, there, state, alone=alone)
-        values = {**found.changes, "updated_at": self._now()}
-        if there is not None and not found.new:
-            self._set(connection, there.id, values)
-            return there.id, found
-        branch = asked.branch or f"ralph/{asked.name}"
-        is_taken = register.has_branch(branch, asked.repo)
-        values |= {"name": asked.name, "repo": asked.repo, "state": state, "created_at": self._now()}
-        result = connection.execute(GOALS.insert(), {**values, "branch": "" if is_taken else branch})
-        number = int(cast("tuple[int]", result.inserted_primary_key)[0])
-        if is_taken:
-            branch = f"{branch}-g{number}"  # the work of the one before it stays what it is
-            self._set(connection, number, {"branch": branch})
-        register.enter(number, asked.name, asked.repo, branch)
-        return number, found
-
-    def _set(self, connection: sa.Connection, number: int, values: Mapping[str, object]) -> None:
-        connection.execute(GOALS.update().where(GOALS.c.id == number), values)
 
     def move(
         self,
@@ -221,7 +161,7 @@ class Store:
             raise StateError(f"{goal.label} is {goal.state} and cannot become {to}")
         changes = {**(facts or {}), **more}
         with self._transaction() as connection:
-            now = _one(connection, goal.id)
+            now = rows.one(connection, goal.id)
             if as_seen and now.updated_at != goal.updated_at:
                 return None
             if goal.state is State.RUNNING:
@@ -240,7 +180,7 @@ class Store:
             return self._change(connection, goal, changes)
 
     def _change(self, connection: sa.Connection, goal: BatchGoal, changes: Mapping[str, object]) -> bool:
-        values = {**_written(changes), "updated_at": self._now()}
+        values = {**rows.written(changes), "updated_at": self._now()}
         # `starts`, too: whoever is at an earlier start of the goal has no say any more
         seen = sa.and_(GOALS.c.id == goal.id, GOALS.c.state == goal.state, GOALS.c.starts == goal.starts)
         return connection.execute(GOALS.update().where(seen).values(**values)).rowcount == 1
@@ -298,7 +238,7 @@ class Store:
     def _seen_anew(self, goal: BatchGoal) -> Generator[tuple[sa.Connection, BatchGoal]]:
         """A goal as it is now: a worker may have changed it since the user looked."""
         with self._transaction() as connection:
-            yield connection, _one(connection, goal.id)
+            yield connection, rows.one(connection, goal.id)
 
     def comment(self, goal: BatchGoal, author: str, text: str) -> None:
         """Add a remark to a goal."""
@@ -427,27 +367,6 @@ def open_store(url: str, *, create: bool = True) -> Store | None:
     return None if engine is None else Store(engine)
 
 
-def _written(changes: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: ndjson.encode(value) if name in _WRITTEN_AS_JSON and value is not None else value
-        for name, value in changes.items()
-    }
-
-
-def _all(connection: sa.Connection) -> list[BatchGoal]:
-    return _chosen(connection, sa.true())
-
-
-def _chosen(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[BatchGoal]:
-    return [_goal(row) for row in connection.execute(_GOALS.where(which).order_by(GOALS.c.id))]
-
-
-def _numbered(connection: sa.Connection, numbers: Collection[int]) -> list[BatchGoal]:
-    """The goals of these numbers; one beyond 32 bits, which PostgreSQL would refuse to compare, is no goal's."""
-    possible = [number for number in numbers if number <= _LARGEST_ID]
-    return [goal for some in _chunks(possible) for goal in _chosen(connection, GOALS.c.id.in_(some))]
-
-
 def _is_text(word: str) -> bool:
     """Tell whether a word of the command line is UTF-8, as every goal's name is; a database takes nothing else."""
     try:
@@ -455,52 +374,6 @@ def _is_text(word: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _chunks(values: Collection[_Value]) -> Iterator[list[_Value]]:
-    """Values in order, as many at a time as one query may look up."""
-    ordered = sorted(values)
-    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
-
-
-def _names(connection: sa.Connection) -> list[str]:
-    return list(connection.execute(sa.select(GOALS.c.name).distinct()).scalars())
-
-
-def _one(connection: sa.Connection, number: int) -> BatchGoal:
-    row = connection.execute(_GOALS.where(GOALS.c.id == number)).one_or_none()
-    if row is None:
-        raise UsageError(f"there is no goal g{number} in the queue", "see them with: ralph-runs list")
-    return _goal(row)
-
-
-_COLUMNS = tuple(field.name for field in dataclasses.fields(BatchGoal))
-_GOALS = sa.select(*(GOALS.c[name] for name in _COLUMNS))
-_NO_ITEMS, _NO_SETTINGS = "[]", "{}"
-
-
-def _goal(row: Iterable[object]) -> BatchGoal:
-    """Thousands are read at a time: what is usual is not parsed."""
-    values = dict(zip(_COLUMNS, row, strict=True))
-    after, merge, settings, unmerged = values["after"], values["merge"], values["settings"], values["unmerged"]
-    values["state"] = State(str(values["state"]))
-    values["after"] = () if after == _NO_ITEMS else _numbers(str(after))
-    values["merge"] = None if merge is None else MergeMode(str(merge))
-    values["settings"] = {} if settings == _NO_SETTINGS else _texts(str(settings))
-    values["unmerged"] = None if unmerged is None else ndjson.mapping(ndjson.decode(str(unmerged)))
-    return BatchGoal(**cast("dict[str, Any]", values))  # the columns are the fields
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(ndjson.count(item) for item in ndjson.sequence(ndjson.decode(text)))
-
-
-def _texts(text: str) -> dict[str, str]:
-    return {name: ndjson.text(value) for name, value in ndjson.mapping(ndjson.decode(text)).items()}
-
-
-def _by_id(goals: Iterable[BatchGoal]) -> dict[int, BatchGoal]:
-    return {goal.id: goal for goal in goals}
 
 
 def _meant(
@@ -518,45 +391,3 @@ def _meant(
     known = connection.execute(sa.select(GOALS.c.id, GOALS.c.name).order_by(GOALS.c.id))
     near = did_you_mean(word, [candidate for number, name in known for candidate in (f"g{number}", name)])
     raise UsageError(f"there is no goal {word} in the queue{near}", "see them with: ralph-runs list")
-
-
-def _register(connection: sa.Connection, submissions: Sequence[Submission]) -> Register:
-    """What the queue has under the names and branches that a submission is about."""
-    names = {name for asked in submissions for name in (asked.name, *asked.after)}
-    branches = {asked.branch or f"ralph/{asked.name}" for asked in submissions}
-    columns = sa.select(GOALS.c.id, GOALS.c.name, GOALS.c.repo, GOALS.c.branch)
-    found: set[tuple[int, str, str, str]] = set()
-    for column, wanted in ((GOALS.c.name, names), (GOALS.c.branch, branches)):
-        for some in _chunks(wanted):
-            found |= {
-                (row.id, row.name, row.repo, row.branch) for row in connection.execute(columns.where(column.in_(some)))
-            }
-    register = Register()
-    for row in sorted(found):
-        register.enter(*row)
-    return register
-
-
-def _resolved(asked: Submission, register: Register, number: int, connection: sa.Connection) -> tuple[int, ...]:
-    """The goals that `after` names: in the same repository if one is so called there, else wherever they are."""
-    found: list[int] = []
-    for name in asked.after:
-        parents = register.parents(name, asked.repo, of=number)
-        if not parents:
-            near = did_you_mean(name, _names(connection))
-            raise UsageError(
-                f"{asked.path}: `after` names {name}, which is no goal in the queue{near}",
-                "add that one first, or with this one",
-            )
-        found += parents
-    return tuple(dict.fromkeys(found))
-
-
-def _refuse_cycle(connection: sa.Connection) -> None:
-    rows = connection.execute(
-        sa.select(GOALS.c.id, GOALS.c.after).where(GOALS.c.after != _NO_ITEMS).order_by(GOALS.c.id)
-    )
-    if cycle := find_cycle({row.id: _numbers(row.after) for row in rows}):
-        names = {goal.id: goal.name for goal in _numbered(connection, set(cycle))}
-        circle = " after ".join(names[number] for number in cycle)
-        raise UsageError(f"these goals wait for each other: {circle}", "take one of these `after` out")

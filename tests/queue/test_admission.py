@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ralph.queue.admission import Admission
 from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import DbosEngine
 from ralph.queue.goals import State, Submission
@@ -15,7 +16,6 @@ from ralph.queue.news import Budget
 from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
-from ralph.queue.scheduler import Admission
 from ralph.queue.store import open_store
 from ralph.queue.worker_state import AccountGate, Rules, WorkerKit, WorkerState
 

@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from ralph.queue.clone import Obstacle, examine, kept
 from ralph.queue.database import default_url
-from ralph.queue.discard import Obstacle, examine
-from ralph.queue.gc import GarbageCollection, Holding, What, kept
+from ralph.queue.gc import GarbageCollection, Holding, What
 from ralph.queue.goals import BatchGoal, State, Submission
 from ralph.queue.open import sole_worker, unless_served
 from ralph.queue.paths import QueuePaths, queue_paths

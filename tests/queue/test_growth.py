@@ -11,7 +11,8 @@ from ralph.queue.database import connect, default_url
 from ralph.queue.goals import BatchGoal, State, Submission, find_cycle, waits_in_vain, whole_order
 from ralph.queue.manifest import Wishes, read_batch
 from ralph.queue.stats import tally
-from ralph.queue.store import Store, Submitted
+from ralph.queue.store import Store
+from ralph.queue.submit import Submitted
 from tests.support.git_repos import make_repo
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ralph.queue.admission import Admission
 from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import Pursue, Record
 from ralph.queue.goals import BatchGoal, State, Submission
@@ -14,7 +15,7 @@ from ralph.queue.news import Budget, News
 from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
-from ralph.queue.scheduler import Admission, QueueWorker, WorkOrder
+from ralph.queue.scheduler import QueueWorker, WorkOrder
 from ralph.queue.store import Store, open_store
 from ralph.queue.worker_state import AccountGate, BulletinWriter, Rules, WorkerKit, WorkerState
 from ralph.system.signals import Signals

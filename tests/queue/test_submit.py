@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from ralph.core.errors import UsageError
-from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, submit
+from ralph.queue.goals import BatchGoal, MergeMode, State, Submission
+from ralph.queue.submit import submit
 from tests.queue.test_plan import goal as plain_goal
 
 ASKED = Submission("goal-1", "Goal 1", "the text", "/goals/goal-1.md", "repo")

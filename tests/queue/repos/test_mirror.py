@@ -13,7 +13,8 @@ import pytest
 
 from ralph.core.errors import RepoError, UsageError
 from ralph.git.repo import open_repo
-from ralph.queue.discard import discard, uncommitted
+from ralph.queue.clone import uncommitted
+from ralph.queue.discard import discard
 from ralph.queue.merge.trees import bring_up_to_date
 from ralph.queue.repos.mirror import Mirror, open_mirror
 from ralph.queue.repos.remote import Unreachable

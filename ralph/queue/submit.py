@@ -1,0 +1,212 @@
+"""Taking goals into the queue: each is added, updates the goal of its name, has it tried again, or changes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import sqlalchemy as sa
+
+from ralph.core import ndjson
+from ralph.core.errors import UsageError
+from ralph.core.text import did_you_mean
+from ralph.git.address import place_of
+from ralph.queue import rows
+from ralph.queue.database import GOALS
+from ralph.queue.goals import BatchGoal, State, Submission
+
+_UPDATED = "updated"
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A goal that was asked for, and what came of that: added, updated, queued again, or left as it is."""
+
+    goal: BatchGoal
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    """What is to be done, in a word for the user, and what is written for it."""
+
+    what: str
+    new: bool = False
+    changes: Mapping[str, object] = field(default_factory=dict[str, object])
+    if_moved: str = ""
+    """The word instead, if the goal is to come after others than before."""
+
+
+class Register:
+    """Goals by name and by branch, entered in the order of their ids.
+
+    Two spellings of one repository are one place; each spelling is resolved once.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, Path] = {}
+        self._numbers: dict[str, dict[Path, list[int]]] = {}
+        self._branches: set[tuple[Path, str]] = set()
+
+    def enter(self, number: int, name: str, repo: str, branch: str) -> None:
+        """Add a goal; later ones of the same name count more."""
+        place = self._place(repo)
+        self._numbers.setdefault(name, {}).setdefault(place, []).append(number)
+        self._branches.add((place, branch))
+
+    def latest(self, name: str, repo: str) -> int | None:
+        """The latest goal of this name in this repository."""
+        numbers = self._numbers.get(name, {}).get(self._place(repo))
+        return numbers[-1] if numbers else None
+
+    def has_branch(self, branch: str, repo: str) -> bool:
+        """Tell whether a goal of this repository has the branch already."""
+        return (self._place(repo), branch) in self._branches
+
+    def parents(self, name: str, repo: str, *, of: int) -> list[int]:
+        """The goals that `after: name` means for a goal of `repo`: the latest one there, else the latest everywhere."""
+        newest = self._newest(name, but=of)
+        here = newest.get(self._place(repo))
+        return list(newest.values()) if here is None else [here]
+
+    def _newest(self, name: str, *, but: int) -> Mapping[Path, int]:
+        others = {
+            place: [number for number in numbers if number != but]
+            for place, numbers in self._numbers.get(name, {}).items()
+        }
+        return {place: numbers[-1] for place, numbers in others.items() if numbers}
+
+    def _place(self, repo: str) -> Path:
+        if repo not in self._places:
+            self._places[repo] = place_of(repo)
+        return self._places[repo]
+
+
+def take_in(
+    connection: sa.Connection, submissions: Sequence[Submission], state: State, now: float, *, alone: bool
+) -> list[Submitted]:
+    """Take goals in, in a transaction of the caller's; `alone`: nobody is at work on any goal."""
+    register = _register(connection, submissions)
+    numbered = [(asked, *_take_in_one(connection, register, asked, state, now, alone=alone)) for asked in submissions]
+    before = rows.by_id(rows.numbered(connection, {number for _, number, _ in numbered}))
+    said: list[tuple[int, str]] = []
+    for asked, number, found in numbered:
+        after = _resolved(asked, register, number, connection)
+        moved = after != before[number].after
+        if moved:
+            rows.change(connection, number, {"after": ndjson.encode(list(after))})
+        said.append((number, (found.if_moved if moved else "") or found.what))
+    if any(asked.after for asked in submissions):  # without one, no circle can be new
+        rows.refuse_cycle(connection)
+    known = rows.by_id(rows.numbered(connection, before.keys()))
+    return [Submitted(known[number], what) for number, what in said]
+
+
+def _take_in_one(
+    connection: sa.Connection, register: Register, asked: Submission, state: State, now: float, *, alone: bool
+) -> tuple[int, SubmitResult]:
+    latest = register.latest(asked.name, asked.repo)  # also of those of this submission that came before it
+    there = None if latest is None else rows.one(connection, latest)
+    found = submit(asked, there, state, alone=alone)
+    values = {**found.changes, "updated_at": now}
+    if there is not None and not found.new:
+        rows.change(connection, there.id, values)
+        return there.id, found
+    branch = asked.branch or f"ralph/{asked.name}"
+    is_taken = register.has_branch(branch, asked.repo)
+    values |= {"name": asked.name, "repo": asked.repo, "state": state, "created_at": now}
+    result = connection.execute(GOALS.insert(), {**values, "branch": "" if is_taken else branch})
+    number = int(cast("tuple[int]", result.inserted_primary_key)[0])
+    if is_taken:
+        branch = f"{branch}-g{number}"  # the work of the one before it stays what it is
+        rows.change(connection, number, {"branch": branch})
+    register.enter(number, asked.name, asked.repo, branch)
+    return number, found
+
+
+def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: bool) -> SubmitResult:
+    """Decide; `there` is the latest goal of the same name in the same repository, if there is one.
+
+    Nothing is done twice: what is done with the same text stays done. `alone`: no queue worker is at work, so whatever
+    is said to be running was cut off.
+    """
+    said: dict[str, object] = {
+        "title": asked.title,
+        "text": asked.text,
+        "path": asked.path,
+        "repo": asked.repo,  # another spelling of the same, with another password say
+        "priority": asked.priority,
+        "merge": asked.merge,
+        "settings": ndjson.encode(dict(asked.settings)),
+        "trust_envrc": asked.trust_envrc,
+        "agent": asked.agent,
+    }
+    if there is None:
+        return SubmitResult("added", new=True, changes=said)
+    if there.state is State.DONE:
+        done = there.text == asked.text  # with which model, or within which limits, does not make it another goal
+        return SubmitResult(_done_already(there)) if done else SubmitResult("added", new=True, changes=said)
+    same = (there.text, dict(there.settings)) == (asked.text, dict(asked.settings))
+    wished, had = ((goal.priority, goal.merge, goal.trust_envrc) for goal in (asked, there))
+    updated = not same or wished != had
+    if there.state is State.RUNNING and same:
+        kept = {name: said[name] for name in ("repo", "priority", "merge", "trust_envrc")}
+        what = "goes on" if alone or there.cancelling else "running already"
+        return SubmitResult(what, changes={**kept, "cancelling": False})
+    if there.state is State.RUNNING and not alone:
+        raise UsageError(
+            f"{asked.name} runs as {there.label}, with another text",
+            f"cancel it first: ralph-runs cancel {there.label}; or add the new text as a comment",
+        )
+    if not same and there.unmerged is not None:  # what is to be merged was done for another text: that run is over
+        said |= {"unmerged": None, "run": "", **there.closed()}
+    if there.state is State.RUNNING:
+        charged = there.attempts - (there.unmerged is None)
+        said |= {"state": State.QUEUED, "starts": there.starts + 1, "attempts": charged, "cancelling": False}
+        return SubmitResult(_UPDATED, changes=said)
+    if state is State.DRAFT:
+        return SubmitResult(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
+    if there.state in (State.STUCK, State.CANCELLED):
+        said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "reason": "", "cancelling": False}
+        return SubmitResult("queued again", changes=said)
+    return SubmitResult(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
+
+
+def _done_already(goal: BatchGoal) -> str:
+    """What is said of a goal that is done; its work is not on the base branch if its mode was another than direct."""
+    verb, _, rest = goal.reason.partition(" as ")
+    return (
+        f"done already; {verb} as {goal.branch}, not merged" if rest and verb in ("kept", "pushed") else "done already"
+    )
+
+
+def _register(connection: sa.Connection, submissions: Sequence[Submission]) -> Register:
+    """What the queue has under the names and branches that a submission is about."""
+    names = {name for asked in submissions for name in (asked.name, *asked.after)}
+    branches = {asked.branch or f"ralph/{asked.name}" for asked in submissions}
+    columns = sa.select(GOALS.c.id, GOALS.c.name, GOALS.c.repo, GOALS.c.branch)
+    found: set[tuple[int, str, str, str]] = set()
+    for column, wanted in ((GOALS.c.name, names), (GOALS.c.branch, branches)):
+        for some in rows.chunks(wanted):
+            found |= {
+                (row.id, row.name, row.repo, row.branch) for row in connection.execute(columns.where(column.in_(some)))
+            }
+    register = Register()
+    for row in sorted(found):
+        register.enter(*row)
+    return register
+
+
+def _resolved(asked: Submission, register: Register, number: int, connection: sa.Connection) -> tuple[int, ...]:
+    """The goals that `after` names: in the same repository if one is so called there, else wherever they are."""
+    found: list[int] = []
+    for name in asked.after:
+        parents = register.parents(name, asked.repo, of=number)
+        if not parents:
+            near = did_you_mean(name, rows.names(connection))
+            raise UsageError(
+                f"{asked.path}: `after` names {name}, which is no goal in the queue{near}",
+                "add that one first, or with this one",
+            )
+        found += parents
+    return tuple(dict.fromkeys(found))
