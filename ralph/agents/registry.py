@@ -1,6 +1,7 @@
 """What other packages add to ralph: agents and transcripts, by entry points. Ours come first, and are found faster."""
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import cast, get_args
 
 from ralph.agents import claude, codex, custom
@@ -85,7 +86,7 @@ class ForeignTranscript:
     def _events(self, said: Callable[[], list[Event]], line: str) -> list[Event]:
         try:
             return [_believed(event) for event in said()]
-        except Exception as error:  # a fault in another package's code must not end the run
+        except Exception as error:  # a boundary: a fault in another package's code must not end the run
             fault = Meta({"transcript_fault": f"{type(error).__name__}: {error}"[:500]})
             return [fault, Text(Tag.SYS, line[:_LONGEST])] if line.strip() else [fault]
 
@@ -118,13 +119,8 @@ def find_runner(agent: str, options: AgentOptions, env: Mapping[str, str]) -> Ru
     """Find an agent, one of ours or another package's."""
     if agent in AGENTS:
         return AGENTS[agent](options, env)
-    find = cast("FindRunner", _load(RUNNERS_GROUP, agent))
-    try:
-        runner = find(options, env)
-    except RalphError:
-        raise
-    except Exception as error:  # whatever another package raises
-        raise _unusable(RUNNERS_GROUP, agent, error) from error
+    with _faults_named(RUNNERS_GROUP, agent):
+        runner = cast("FindRunner", _load(RUNNERS_GROUP, agent))(options, env)
     if missing := [name for name in _RUNNER_PARTS if not hasattr(runner, name)]:
         raise _unusable(RUNNERS_GROUP, agent, TypeError(f"its runner lacks {', '.join(missing)}"))
     return runner
@@ -134,11 +130,9 @@ def find_transcript(name: str) -> Callable[[], Transcript]:
     """Find a transcript, one of ours or another package's."""
     if name in TRANSCRIPTS:
         return TRANSCRIPTS[name]
-    make = cast("Callable[[], Transcript]", _load(TRANSCRIPTS_GROUP, name))
-    try:
+    with _faults_named(TRANSCRIPTS_GROUP, name):
+        make = cast("Callable[[], Transcript]", _load(TRANSCRIPTS_GROUP, name))
         ForeignTranscript(make())
-    except Exception as error:  # whatever another package raises
-        raise _unusable(TRANSCRIPTS_GROUP, name, error) from error
     return lambda: ForeignTranscript(make())
 
 
@@ -160,9 +154,17 @@ def _load(group: str, name: str) -> object:
     points = list(entry_points(group=group, name=name))
     if not points:
         raise BlockedError(f"no package has {name!r} among its entry points of the group {group}")
+    return points[0].load()
+
+
+@contextlib.contextmanager
+def _faults_named(group: str, name: str) -> Generator[None]:
+    """Say of any fault of another package's code where it comes from; a fault of ours says that itself."""
     try:
-        return points[0].load()
-    except Exception as error:  # whatever another package raises
+        yield
+    except RalphError:
+        raise
+    except Exception as error:  # a boundary: another package may raise anything
         raise _unusable(group, name, error) from error
 
 

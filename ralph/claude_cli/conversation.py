@@ -1,6 +1,5 @@
 """The tool loop over one session: a message is answered by asking the model and doing what it calls for."""
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +34,19 @@ from ralph.core import ndjson
 
 Content = Sequence[Mapping[str, object]]
 
+_EMPTY = "[Your previous response had no visible output. Please continue and produce a user-visible response.]"
+_CUT_OFF = (
+    "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought if "
+    "that is where the cut happened. Break remaining work into smaller pieces."
+)
+_MEANWHILE = "The user sent a new message while you were working:\n{text}\n\nAddress it as you continue this turn."
+_MOST_RESUMPTIONS = 3
+_WITHHELD = (
+    "Your response above was stopped by a safety classifier — this is not a tool or API error. The rest of it was "
+    "withheld, and tool calls in it that had not finished did not run. Do not produce that content again, even "
+    "reworded."
+)
+
 
 class Dialogue:
     """A list of messages, begun by what the model should know beforehand."""
@@ -65,44 +77,6 @@ class Dialogue:
             self._messages.append((role, list(content)))
 
 
-_EMPTY = "[Your previous response had no visible output. Please continue and produce a user-visible response.]"
-_CUT_OFF = (
-    "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought if "
-    "that is where the cut happened. Break remaining work into smaller pieces."
-)
-_MEANWHILE = "The user sent a new message while you were working:\n{text}\n\nAddress it as you continue this turn."
-_MOST_RESUMPTIONS = 3
-_WITHHELD = (
-    "Your response above was stopped by a safety classifier — this is not a tool or API error. The rest of it was "
-    "withheld, and tool calls in it that had not finished did not run. Do not produce that content again, even "
-    "reworded."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Kit:
-    """What a session works with."""
-
-    model: Model
-    toolbox: Toolbox
-    dialogue: Dialogue
-    stream: Stream
-    account: SessionUsage
-    inbox: Stdin
-    stop: threading.Event
-    system: Sequence[str]
-    advise: Callable[[str], None]
-    schema: Mapping[str, object] | None = None
-    tries: int = 5
-    most_asked: int | None = None
-    most_dollars: float | None = None
-
-    @property
-    def is_out_of_money(self) -> bool:
-        spent = self.account.whole.dollars
-        return self.most_dollars is not None and spent is not None and spent >= self.most_dollars
-
-
 @dataclass(slots=True)
 class Turn:
     """What one turn gathers."""
@@ -118,98 +92,137 @@ class Turn:
     listened: float = 0.0
 
 
-def answer(message: UserMessage, kit: Kit) -> TurnEnd:
-    """Hold one turn, from its init to its result."""
-    turn = Turn(StructuredOutput(kit.schema, kit.tries) if kit.schema is not None else None)
-    kit.account.begin_turn()
-    kit.stream.begin_turn()
-    kit.dialogue.hear_user(message.content)
-    try:
-        ended = _converse(turn, kit)
-    except CalledOff:
-        ended = _break_off(turn, kit)
-    except ModelError as error:
-        kit.stream.failure(error)
-        if error.advice:
-            kit.advise(error.advice)
-        ended = failed(error)
-    kit.stream.result(ended, kit.account.figures(), _times(turn, ended), permission_denials=turn.done.denials)
-    return ended
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One session: who is asked, what may be done, and what was said so far."""
 
+    model: Model
+    toolbox: Toolbox
+    dialogue: Dialogue
+    account: SessionUsage
+    inbox: Stdin
+    system: Sequence[str]
+    advise: Callable[[str], None]
+    schema: Mapping[str, object] | None = None
+    tries: int = 5
+    most_asked: int | None = None
+    most_dollars: float | None = None
 
-def _converse(turn: Turn, kit: Kit) -> TurnEnd:
-    """Ask the model and do what it calls for, until it has nothing left to call or a limit is reached."""
-    while not kit.is_out_of_money:
-        reply = _ask(turn, kit)
-        if kit.is_out_of_money:
-            break  # before any of its tools runs (2.1.325)
-        if calls := calls_of(reply.blocks):
-            turn.in_tools = True
-            try:
-                kit.toolbox.run(calls, turn.verdict, turn.done)
-            finally:
-                _hand_over(turn, kit)
-            turn.in_tools = False
-            if turn.verdict and turn.verdict.accepted:
-                return answered(turn.verdict.accepted[-1], reply.stop_reason)
-            if turn.verdict and turn.verdict.is_given_up:
-                return unanswered(turn.verdict.tries, turn.verdict.fault)
-        elif reminder := _reminder(reply, turn):
-            _remind(reminder, reply, kit)
-        else:
-            return finished(_last_words(reply), reply.stop_reason)
-        if turn.asked == kit.most_asked:
-            return out_of_turns(turn.asked, reply.stop_reason)
-        for message in kit.inbox.waiting():
-            kit.dialogue.hear_user([_text(_MEANWHILE.format(text=message.text))])
-    return out_of_money(kit.most_dollars or 0.0, turn.stop_reason)
+    @property
+    def stream(self) -> Stream:
+        return self.toolbox.stream
 
+    def answer(self, message: UserMessage) -> TurnEnd:
+        """Hold one turn, from its init to its result."""
+        turn = Turn(StructuredOutput(self.schema, self.tries) if self.schema is not None else None)
+        self.account.begin_turn()
+        self.stream.begin_turn()
+        self.dialogue.hear_user(message.content)
+        try:
+            ended = self._converse(turn)
+        except CalledOff:
+            ended = self._break_off(turn)
+        except ModelError as error:
+            self.stream.failure(error)
+            if error.advice:
+                self.advise(error.advice)
+            ended = failed(error)
+        self.stream.result(ended, self.account.figures(), _times(turn, ended), permission_denials=turn.done.denials)
+        return ended
 
-def _ask(turn: Turn, kit: Kit) -> ModelReply:
-    """Hear one message out, printing it block by block."""
-    request = ModelRequest(kit.system, kit.dialogue.messages(), kit.toolbox.offers(turn.verdict))
-    reply, model, start = ModelReply(), kit.model.name, time.monotonic()
-    turn.asked += 1
-    kit.stream.asking()
-    try:
-        _hear_out(request, reply, model, turn, kit)
-    except (CalledOff, ModelError):
-        if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
-            kit.account.charge(reply.tokens)
-        raise
-    turn.listened += time.monotonic() - start
-    turn.stop_reason = reply.stop_reason
-    kit.account.charge(reply.tokens)
-    kit.dialogue.hear_model(reply.blocks)
-    return reply
+    def _converse(self, turn: Turn) -> TurnEnd:
+        """Ask the model and do what it calls for, until it has nothing left to call or a limit is reached."""
+        while not self._is_out_of_money:
+            reply = self._ask(turn)
+            if self._is_out_of_money:
+                break  # before any of its tools runs (2.1.325)
+            if calls := calls_of(reply.blocks):
+                turn.in_tools = True
+                try:
+                    self.toolbox.run(calls, turn.verdict, turn.done)
+                finally:
+                    self._hand_over(turn)
+                turn.in_tools = False
+                if turn.verdict and turn.verdict.accepted:
+                    return answered(turn.verdict.accepted[-1], reply.stop_reason)
+                if turn.verdict and turn.verdict.is_given_up:
+                    return unanswered(turn.verdict.tries, turn.verdict.fault)
+            elif reminder := _reminder(reply, turn):
+                self._remind(reminder, reply)
+            else:
+                return finished(_last_words(reply), reply.stop_reason)
+            if turn.asked == self.most_asked:
+                return out_of_turns(turn.asked, reply.stop_reason)
+            for message in self.inbox.waiting():
+                self.dialogue.hear_user([_text(_MEANWHILE.format(text=message.text))])
+        return out_of_money(self.most_dollars or 0.0, turn.stop_reason)
 
+    def _ask(self, turn: Turn) -> ModelReply:
+        """Hear one message out, printing it block by block."""
+        request = ModelRequest(self.system, self.dialogue.messages(), self.toolbox.offers(turn.verdict))
+        reply, model, start = ModelReply(), self.model.name, time.monotonic()
+        turn.asked += 1
+        self.stream.asking()
+        try:
+            self._hear_out(request, reply, model, turn)
+        except (CalledOff, ModelError):
+            if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
+                self.account.charge(reply.tokens)
+            raise
+        turn.listened += time.monotonic() - start
+        turn.stop_reason = reply.stop_reason
+        self.account.charge(reply.tokens)
+        self.dialogue.hear_model(reply.blocks)
+        return reply
 
-def _hear_out(request: ModelRequest, reply: ModelReply, model: str, turn: Turn, kit: Kit) -> None:
-    for utterance in listen(kit.model, request, kit.stop):
-        match utterance:
-            case Started():
-                reply.message_id, model, reply.tokens = utterance.message_id, utterance.model, utterance.tokens
-                turn.first_word = turn.first_word or time.monotonic()
-                kit.stream.message_started(reply.message_id, model, reply.tokens)
-            case Thinking():
-                kit.stream.thinking(utterance.characters)
-            case ModelSaid():
-                reply.blocks.append(utterance.block)
-                kit.stream.assistant(reply.message_id, model, utterance.block, reply.tokens)
-            case MessageEnd():
-                reply.stop_reason, reply.tokens = utterance.stop_reason, utterance.tokens
-                kit.stream.message_ended(reply.message_id, reply.stop_reason, reply.tokens)
-            case Retrying():
-                kit.stream.retrying(utterance)
-            case QuotaTold():
-                kit.stream.quota(utterance.info)
+    def _hear_out(self, request: ModelRequest, reply: ModelReply, model: str, turn: Turn) -> None:
+        for utterance in listen(self.model, request, self.toolbox.desk.stop):
+            match utterance:
+                case Started():
+                    reply.message_id, model, reply.tokens = utterance.message_id, utterance.model, utterance.tokens
+                    turn.first_word = turn.first_word or time.monotonic()
+                    self.stream.message_started(reply.message_id, model, reply.tokens)
+                case Thinking():
+                    self.stream.thinking(utterance.characters)
+                case ModelSaid():
+                    reply.blocks.append(utterance.block)
+                    self.stream.assistant(reply.message_id, model, utterance.block, reply.tokens)
+                case MessageEnd():
+                    reply.stop_reason, reply.tokens = utterance.stop_reason, utterance.tokens
+                    self.stream.message_ended(reply.message_id, reply.stop_reason, reply.tokens)
+                case Retrying():
+                    self.stream.retrying(utterance)
+                case QuotaTold():
+                    self.stream.quota(utterance.info)
 
+    def _hand_over(self, turn: Turn) -> None:
+        """Tell the model what its calls came to: every call must have its result, also when the turn breaks off."""
+        done = turn.done
+        self.dialogue.hear_user([*done.results, *map(_text, done.follow_ups)])
+        done.results, done.follow_ups = [], []
 
-def _hand_over(turn: Turn, kit: Kit) -> None:
-    """Tell the model what its calls came to: every call must have its result, also when the turn breaks off."""
-    done = turn.done
-    kit.dialogue.hear_user([*done.results, *map(_text, done.follow_ups)])
-    done.results, done.follow_ups = [], []
+    def _remind(self, reminder: str, reply: ModelReply) -> None:
+        about: dict[str, object] = {}
+        if reminder is _WITHHELD:
+            said = "the model's safeguards stopped the response above · continuing once with that noted"
+            self.stream.system("informational", content=said, level="notice")
+            about = {"refused_message_id": reply.message_id}
+        self.stream.user([_text(reminder)], isSynthetic=True, **about)
+        self.dialogue.hear_user([_text(reminder)])
+
+    def _break_off(self, turn: Turn) -> TurnEnd:
+        if self.toolbox.leaving.is_set():
+            raise Leaving
+        self.toolbox.desk.stop.clear()  # before anybody hears of it: the next one is meant for the next turn
+        said = _text(f"[Request interrupted by user{' for tool use' if turn.in_tools else ''}]")
+        self.stream.user([said])
+        self.dialogue.hear_user([said])
+        return interrupted(in_tools=turn.in_tools)
+
+    @property
+    def _is_out_of_money(self) -> bool:
+        spent = self.account.whole.dollars
+        return self.most_dollars is not None and spent is not None and spent >= self.most_dollars
 
 
 def _reminder(reply: ModelReply, turn: Turn) -> str:
@@ -227,26 +240,6 @@ def _reminder(reply: ModelReply, turn: Turn) -> str:
         turn.resumed += 1
         return _EMPTY
     return ""
-
-
-def _remind(reminder: str, reply: ModelReply, kit: Kit) -> None:
-    about: dict[str, object] = {}
-    if reminder is _WITHHELD:
-        said = "the model's safeguards stopped the response above · continuing once with that noted"
-        kit.stream.system("informational", content=said, level="notice")
-        about = {"refused_message_id": reply.message_id}
-    kit.stream.user([_text(reminder)], isSynthetic=True, **about)
-    kit.dialogue.hear_user([_text(reminder)])
-
-
-def _break_off(turn: Turn, kit: Kit) -> TurnEnd:
-    if kit.toolbox.leaving.is_set():
-        raise Leaving
-    kit.stop.clear()  # before anybody hears of it: the next one is meant for the next turn
-    said = _text(f"[Request interrupted by user{' for tool use' if turn.in_tools else ''}]")
-    kit.stream.user([said])
-    kit.dialogue.hear_user([said])
-    return interrupted(in_tools=turn.in_tools)
 
 
 def _last_words(reply: ModelReply) -> str:

@@ -37,6 +37,9 @@ class ToolResult:
     blocks: Sequence[Mapping[str, object]] = ()
     """Content blocks that take the place of `content`: an image."""
 
+    was_tried: bool = True
+    """False: the tool would not even try, so the model is not told that the call was allowed."""
+
 
 class Tool(Protocol):
     """One tool: what the model is told of it, and what it does. `arguments` have passed `input_schema`."""
@@ -58,6 +61,15 @@ class Seen:
     size: int
     digest: bytes
     whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a path may not be used, in Claude Code's words."""
+
+    message: str
+    link: str = ""
+    """Where the path leads by a symlink, if it is only by that link outside the allowed directories."""
 
 
 class Desk:
@@ -97,16 +109,17 @@ class Desk:
             path = home + path[1:]
         return Path(os.path.normpath(self.cwd / path))
 
-    def refusal(self, path: Path, verb: str) -> str:
-        """Why the path may not be used for `verb` ("read from", "write to"), links followed; empty: it may."""
+    def refusal(self, path: Path, verb: str) -> Refusal | None:
+        """Why the path may not be used for `verb` ("read from", "write to"), links followed; None: it may."""
         real = path.resolve()
         allowed = self.roots + (self.readable if verb == "read from" else ())
         if any(real.is_relative_to(root) for root in allowed):
-            return ""
+            return None
         refused = f"Claude requested permissions to {verb} {path}, but you haven't granted it yet."
-        if any(path.is_relative_to(root) for root in allowed):
-            refused += f" {path} resolves through a symlink to {real}, {_OUTSIDE}."
-        return refused
+        if not any(path.is_relative_to(root) for root in allowed):
+            return Refusal(refused)
+        link = f"{path} resolves through a symlink to {real}, {_OUTSIDE}"
+        return Refusal(f"{refused} {link}.", link)
 
     def saw(self, path: Path, *, whole: bool) -> None:
         """Remember that the model knows what stands in the file now."""
@@ -162,7 +175,8 @@ def failed(message: str) -> ToolResult:
 
 def rejected(message: str) -> ToolResult:
     """The tool would not even try: the call itself makes no sense as things stand."""
-    return ToolResult(f"<tool_use_error>{message}</tool_use_error>", is_error=True, detail=f"Error: {message}")
+    said = f"<tool_use_error>{message}</tool_use_error>"
+    return ToolResult(said, is_error=True, detail=f"Error: {message}", was_tried=False)
 
 
 def crashed(tool: str, message: str) -> ToolResult:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, assert_never
 
-from ralph.claude_cli.conversation import answer
 from ralph.claude_cli.options import FLAGS, BadUsage, Options, Use, parse, settle
 from ralph.claude_cli.session import Session, assemble, tell
 from ralph.claude_cli.stdio import BadInput, Control, OutputLost, UserMessage, read_line, said
@@ -132,8 +131,8 @@ def _attend(session: Session, prompt: str | None) -> int:
         if prompt is None:
             threading.Thread(target=_read_stdin, args=[calls], daemon=True, name="stdin").start()
         else:
-            session.kit.inbox.put(said(prompt))
-            session.kit.inbox.close()
+            session.conversation.inbox.put(said(prompt))
+            session.conversation.inbox.close()
         threading.Thread(target=_converse, args=[session, calls], daemon=True, name="conversation").start()
         interrupted = False
         while True:
@@ -141,7 +140,7 @@ def _attend(session: Session, prompt: str | None) -> int:
                 case Line():
                     _hear(call.text, session)
                 case EndOfInput():
-                    session.kit.inbox.close()
+                    session.conversation.inbox.close()
                 case Signalled() if call.number == SIGINT:
                     interrupted = True
                     session.finish_early()
@@ -169,16 +168,16 @@ def _next(calls: SignalSafeQueue[Call]) -> Call:
 def _hear(line: bytes, session: Session) -> None:
     match heard := read_line(line):
         case UserMessage():
-            session.kit.inbox.put(heard)
+            session.conversation.inbox.put(heard)
         case Control(subtype="interrupt"):
-            session.kit.stream.control(heard.request_id, {"still_queued": []})
+            session.conversation.stream.control(heard.request_id, {"still_queued": []})
             session.interrupt()
         case Control(subtype="initialize"):
             nothing: list[object] = []
             more = {"pending_permission_requests": nothing, "pending_user_dialog_requests": nothing}
-            session.kit.stream.control(heard.request_id, session.introduction(), **more)
+            session.conversation.stream.control(heard.request_id, session.introduction(), **more)
         case Control():
-            session.kit.stream.control_refused(heard.request_id, heard.subtype)
+            session.conversation.stream.control_refused(heard.request_id, heard.subtype)
         case None:
             pass
 
@@ -188,8 +187,8 @@ def _converse(session: Session, calls: SignalSafeQueue[Call]) -> None:
     code, lost = 1, None
     try:
         failed = False
-        while (message := session.kit.inbox.next()) is not None:
-            failed = answer(message, session.kit).is_error
+        while (message := session.conversation.inbox.next()) is not None:
+            failed = session.conversation.answer(message).is_error
         code = int(failed)
     except Leaving:
         pass

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ralph.claude_cli import instructions
-from ralph.claude_cli.conversation import Dialogue, Kit
+from ralph.claude_cli.conversation import Conversation, Dialogue
 from ralph.claude_cli.desk import Desk, Tool
 from ralph.claude_cli.instructions import available, listing
 from ralph.claude_cli.models.base import Model, resolve
@@ -67,26 +67,26 @@ _TEMPORARY = "/tmp"  # noqa: S108 - the folder in it is made anew, and only the 
 class Session:
     """One session, and the handles by which it is called off."""
 
-    kit: Kit
+    conversation: Conversation
     output: ResultOutput
     scratch: Path
 
     def interrupt(self) -> None:
         """Call off the turn that is held or about to be, if one is."""
-        self.kit.inbox.interrupt()
+        self.conversation.inbox.interrupt()
 
     def finish_early(self) -> None:
         """Call off the turn that is held, and hold no other."""
-        self.kit.inbox.abandon()
+        self.conversation.inbox.abandon()
 
     def leave(self) -> None:
         """Say nothing more; end whatever runs."""
-        self.kit.toolbox.leaving.set()
+        self.conversation.toolbox.leaving.set()
         self.finish_early()
 
     def introduction(self) -> Mapping[str, object]:
         """What `initialize` is answered with."""
-        setting = self.kit.stream.setting
+        setting = self.conversation.stream.setting
         return {
             "commands": [{"name": name, "description": "", "argumentHint": ""} for name in setting.skills],
             "agents": [],
@@ -143,14 +143,12 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         directories=[str(folder) for folder in options.directories],
     )
     stream = Stream(setting, output, in_pieces=options.in_pieces)
-    kit = Kit(
+    conversation = Conversation(
         model=model,
         toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),
         dialogue=Dialogue(preamble(instructions.instructions(cwd, home, options.sources), listing(known.values()))),
-        stream=stream,
         account=SessionUsage(model, price),
         inbox=Stdin(desk.stop),
-        stop=desk.stop,
         system=system_prompt(options.system_prompt, options.more_system_prompt, cwd),
         advise=advise,
         schema=options.schema,
@@ -158,7 +156,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         most_asked=options.max_turns,
         most_dollars=options.max_dollars,
     )
-    return Session(kit, output, scratch)
+    return Session(conversation, output, scratch)
 
 
 def _scratch(environment: Mapping[str, str]) -> Path:

@@ -13,6 +13,7 @@ from ralph.claude_cli.permissions.rules import Allowed, Denied
 from ralph.claude_cli.schemas import argument_faults, violations
 from ralph.claude_cli.stream import Stream
 from ralph.core import ndjson
+from ralph.core.errors import fault_of
 from ralph.system.signals import SignalSafeQueue
 
 _LOOK = 0.05
@@ -24,19 +25,16 @@ class CalledOff(Exception):
 
 
 def listen(model: Model, request: ModelRequest, stop: threading.Event) -> Iterator[Utterance]:
-    """Yield what the model says; raise Interrupted as soon as `stop` is set, whatever the network does."""
-    heard: SignalSafeQueue[Utterance | BaseException | None] = SignalSafeQueue()
+    """Yield what the model says; raise CalledOff as soon as `stop` is set, whatever the network does."""
+    heard: SignalSafeQueue[Utterance | Exception | None] = SignalSafeQueue()
     cancelled = threading.Event()
 
     def ask() -> None:
-        try:
-            for utterance in model.ask(request, cancelled):
-                heard.put(utterance)
-            heard.put(None)
-        except BaseException as error:  # it belongs to the thread that listens
-            heard.put(error)
+        for utterance in model.ask(request, cancelled):
+            heard.put(utterance)
 
-    threading.Thread(target=ask, daemon=True, name="model").start()
+    # What ends it belongs to the thread that listens: a fault, or None.
+    threading.Thread(target=lambda: heard.put(fault_of(ask)), daemon=True, name="model").start()
     try:
         while True:
             if stop.is_set():
@@ -47,7 +45,7 @@ def listen(model: Model, request: ModelRequest, stop: threading.Event) -> Iterat
                 continue
             if utterance is None:
                 return
-            if isinstance(utterance, BaseException):
+            if isinstance(utterance, Exception):
                 raise utterance
             yield utterance
     finally:
@@ -110,7 +108,6 @@ _STOPPED = (
 _FOR_THE_SYSTEM = ("file_path", "path", "command", "pattern", "glob", "type")
 """The arguments that name a file, are run, or are arguments of a program."""
 
-_NOT_TRIED = "<tool_use_error>"
 _CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
 _ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
 
@@ -183,19 +180,12 @@ class Toolbox:
             return rejected(fault), {}
         try:
             decision = self.permissions.decide(call.name, call.arguments, self.desk)
-        except Exception as error:  # what cannot be decided is not done
+            if isinstance(decision, Allowed):
+                result = tool.run(call.arguments, self.desk)
+                return result, _accepted(decision) if result.was_tried else {}  # {}: the call itself was wrong
+        except Exception as error:  # a boundary: the model is told of any fault of a call, and may know a way round
             return crashed(call.name, str(error) or type(error).__name__), {}
-        match decision:
-            case Denied() as denied:
-                return self._denied(call, denied, done), _refused(denied)
-            case Allowed() as allowed:
-                return self._run(tool, call), _accepted(allowed)
-
-    def _run(self, tool: Tool, call: ToolCall) -> ToolResult:
-        try:
-            return tool.run(call.arguments, self.desk)
-        except Exception as error:  # a tool's fault is told to the model, who may know a way round
-            return crashed(call.name, str(error) or type(error).__name__)
+        return self._denied(call, decision, done), _refused(decision)
 
     def _unknown(self, name: str) -> ToolResult:
         said = f"Error: No such tool available: {name}"
@@ -217,8 +207,6 @@ class Toolbox:
         block: dict[str, object] = {"tool_use_id": call.id, "type": "tool_result", "content": content}
         if result.is_error or call.name == "Bash":  # of the tools, only Bash says that it did not fail (2.1.325)
             block["is_error"] = result.is_error
-        if result.content.startswith(_NOT_TRIED) and "non_execution_kind" not in meta and "accept" in str(meta):
-            meta = {}  # the call itself was wrong: nobody was asked
         more = {"tool_result_meta": [{"id": call.id, **meta}]} if meta else {}
         self.stream.user([block], tool_use_result=result.detail, **more)
         done.results.append(block)

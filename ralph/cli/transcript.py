@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -16,7 +17,7 @@ from ralph.agents import registry
 from ralph.agents.registry import TRANSCRIPTS, sniff
 from ralph.agents.transcript import Reader
 from ralph.core import ndjson
-from ralph.core.errors import DiskError, RalphError, UsageError
+from ralph.core.errors import DiskError, RalphError, UsageError, fault_of
 from ralph.core.events import Event
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import to_json
@@ -115,14 +116,11 @@ def _json(outlet: Output) -> _Show:
 
 def _for_people(console: Console) -> _Show:
     def show(events: Sequence[Event]) -> None:
-        try:
-            console(events, None, b"")
-        except Exception:  # a screen may fail; here nobody else has the events, so each is tried by itself
-            for event in events:
-                try:
-                    console([event], None, b"")
-                except Exception as error:
-                    console.say("ralph", f"{event.type}: cannot be shown ({type(error).__name__})")
+        if fault_of(lambda: console(events, None, b"")) is None:
+            return
+        for event in events:  # nobody else has the events, so each is tried by itself
+            if error := fault_of(partial(console, [event], None, b"")):
+                console.say("ralph", f"{event.type}: cannot be shown ({type(error).__name__})")
 
     return show
 

@@ -127,7 +127,6 @@ def _rest(text: str, place: int) -> int:
 
 NAME = ".envrc"
 MISSING = "missing"
-UNREADABLE = "unreadable: "
 
 _SCRIPTS = {".", "source", "source_env", "source_env_if_exists"}
 _DATA = {"dotenv", "dotenv_if_exists"}
@@ -181,6 +180,8 @@ class Envrc:
     text: bytes
     unfollowed: tuple[str, ...]
     """What it does that no file tells: what trust in these files does not cover."""
+    unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The files that cannot be vouched for, a pipe for example, each with the reason."""
 
     @property
     def path(self) -> Path:
@@ -191,14 +192,9 @@ class Envrc:
         return self.files[NAME] != MISSING
 
     @property
-    def unreadable(self) -> tuple[str, ...]:
-        """The files whose content nobody can vouch for: pipes, say, and those without the right to read them."""
-        return tuple(name for name, content in self.files.items() if content.startswith(UNREADABLE))
-
-    @property
     def obstacle(self) -> str:
         """Why not all of it can be read, in words; empty if it can."""
-        return next((f"{name} {self.files[name].removeprefix(UNREADABLE)}" for name in self.unreadable), "")
+        return next((f"{name} {why}" for name, why in self.unreadable.items()), "")
 
     @property
     def digest(self) -> str:
@@ -215,7 +211,7 @@ def look(root: Path, home: Path, path: str = "") -> Envrc:
     """Read what stands in a repository; `path` is the PATH that its `.envrc` would be evaluated with."""
     found = _Found(root, home, tuple(map(Path, filter(None, path.split(os.pathsep)))))
     text = found.add_script(root / NAME, root)
-    return Envrc(root, found.files, text, tuple(dict.fromkeys(found.unfollowed)))
+    return Envrc(root, found.files, text, tuple(dict.fromkeys(found.unfollowed)), found.unreadable)
 
 
 @dataclass(slots=True)
@@ -226,6 +222,7 @@ class _Found:
     home: Path
     path: tuple[Path, ...]
     files: dict[str, str] = field(default_factory=dict[str, str])
+    unreadable: dict[str, str] = field(default_factory=dict[str, str])
     unfollowed: list[str] = field(default_factory=list[str])
     text_left: int = _MOST_TEXT
     path_is_open: bool = False
@@ -265,13 +262,20 @@ class _Found:
                     file.seek(0)
                     self.files[name] = hashlib.file_digest(file, "sha256").hexdigest()
                 if name == NAME and len(content) > _LARGEST:
-                    self.files[name] = f"{UNREADABLE}is larger than {_LARGEST // 2**20} MiB"
+                    self._give_up(name, f"is larger than {_LARGEST // 2**20} MiB")
                 return content
             dangling = name == NAME and path.is_symlink()
-            self.files[name] = UNREADABLE + _nature(path) if path.exists() or dangling else MISSING
+            if path.exists() or dangling:
+                self._give_up(name, _nature(path))
+            else:
+                self.files[name] = MISSING
         except OSError:
-            self.files[name] = f"{UNREADABLE}cannot be read"
+            self._give_up(name, "cannot be read")
         return b""
+
+    def _give_up(self, name: str, why: str) -> None:
+        self.unreadable[name] = why
+        self.files[name] = f"unreadable: {why}"  # in place of a digest, in the records of trust
 
     def _follow(self, words: Sequence[str], where: str, bases: Sequence[Path]) -> None:
         if not words:

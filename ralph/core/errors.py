@@ -13,6 +13,7 @@ Anything else that escapes is a bug: exit 3. How a session ended is not a fault 
 """
 
 import errno
+from collections.abc import Callable
 
 
 class RalphError(Exception):
@@ -95,3 +96,15 @@ def exit_code_of(error: Exception) -> int:
     if isinstance(error, RalphError):
         return error.exit_code
     return _UNWRITABLE if isinstance(error, OSError) else BUG
+
+
+def fault_of(work: Callable[[], object]) -> Exception | None:
+    """Do some work and return the exception it raised.
+
+    For work whose faults must end nothing else: a thread's, which nobody else would see, and a screen's.
+    """
+    try:
+        work()
+    except Exception as error:  # a boundary: the caller reports it, raises it elsewhere, or goes on without the work
+        return error
+    return None

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 
-from ralph.core.errors import RalphError
+from ralph.core.errors import RalphError, fault_of
 from ralph.dashboard.view import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.queue.goals import BatchGoal
 from ralph.queue.open import QueueAddress, alone
@@ -66,18 +66,10 @@ class DatabaseThread:
                 if self._leaves:
                     return
                 what, self._since = self._asked.popleft(), time.monotonic()
-            fault = _fault_of(what)
+            fault = fault_of(what)
             with self._change:
                 self._since, self._fault = None, self._fault or fault
                 self._change.notify_all()
-
-
-def _fault_of(what: Callable[[], None]) -> Exception | None:
-    try:
-        what()
-    except Exception as error:  # whatever it is: it is raised where its outcome is awaited
-        return error
-    return None
 
 
 def passed_on(goal: "BatchGoal", text: str, place: "QueueAddress", store: "Store") -> str:

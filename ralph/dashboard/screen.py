@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TextIO
 
+from ralph.core.errors import fault_of
 from ralph.dashboard.actions import DatabaseThread, perform
 from ralph.dashboard.board import Board, BoardSource
 from ralph.dashboard.frame import frame
@@ -208,10 +209,8 @@ class Showing:
         self._progress.uncover()
 
     def _live(self) -> None:
-        try:
-            self._drawing.draw(self._closing.is_set)
-        except Exception as error:  # whatever it is: it is told, and the worker goes on
-            self._progress.uncover(_broken(error))
+        if error := fault_of(lambda: self._drawing.draw(self._closing.is_set)):
+            self._progress.uncover(_broken(error))  # the worker goes on
 
 
 def _broken(error: Exception) -> str:

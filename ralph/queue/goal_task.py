@@ -167,7 +167,7 @@ class GoalTask:
             if self._rules.mode(goal) is MergeMode.DIRECT:
                 mirror.retire(goal.branch, self._premises.git_name(goal))
                 release(mirror, goal.branch)
-        except Exception as error:  # it is merged, whatever an agent has made of its clone
+        except (RalphError, OSError, ValueError) as error:  # it is merged, whatever an agent has made of its clone
             kept = f"{type(error).__name__}: {error}"
         if kept:
             way_out = f"remove it all the same with: ralph-runs gc --force {goal.label}"

@@ -4,9 +4,11 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from ralph.core.errors import fault_of
 from ralph.core.events import Event, IterationEnded, IterationStarted, SessionEnded, SummaryStarted, Usage, Waiting
 from ralph.core.failures import End
 from ralph.core.goal import Goal
@@ -117,7 +119,5 @@ class Recorder:
             elif isinstance(event, SessionEnded):
                 self.last_end = event.end
         for screen in list(self._screens):
-            try:
-                screen(events, at, lines)
-            except Exception:
+            if fault_of(partial(screen, events, at, lines)) is not None:  # a screen may fail, and never stops a run
                 self._screens.remove(screen)

@@ -74,14 +74,14 @@ class Child:
         guardian.wake()
         log = open_to_append(stdout_log)
         pipes = _Pipes(talks=talks, complains=stderr_log is not None)
-        try:
-            guardian.start(argv, cwd=cwd, environment=environment, streams=pipes.theirs)
-        except BaseException:
-            pipes.close_ours()
-            log.close()
-            raise
-        finally:
-            pipes.close_theirs()
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(log.close)
+            on_failure.callback(pipes.close_ours)
+            try:
+                guardian.start(argv, cwd=cwd, environment=environment, streams=pipes.theirs)
+            finally:
+                pipes.close_theirs()
+            on_failure.pop_all()
         self._inbox: SignalSafeQueue[list[bytes | Oversized] | Exception | None] = SignalSafeQueue()
         self._room = threading.Semaphore(_UNREAD)
         self._outbox: queue.Queue[bytes | None] = queue.Queue()

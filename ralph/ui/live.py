@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from ralph.core.errors import fault_of
 from ralph.core.events import Event, SessionEnded, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
 from ralph.core.limits import Limits
 from ralph.core.status import RunStatus, StatusFold
@@ -236,12 +237,8 @@ class LiveView:
             self._console.say("", _left_out(number))
 
     def _live(self) -> None:
-        try:
-            self._drawing.draw()
-        except Exception as error:  # whatever it is: it is told, and the run goes on
-            self._fault = error
-        finally:
-            self._is_over.set()
+        self._fault = fault_of(self._drawing.draw)
+        self._is_over.set()
 
 
 class _Drawing:

@@ -191,6 +191,15 @@ def test_a_stdin_that_cannot_be_read_has_ended(shell: Any) -> None:
     assert refused.stderr.startswith("Error: Input must be provided ")
 
 
+def test_a_command_that_prints_the_mark_of_a_wrong_call_was_allowed_all_the_same(run: Any, tmp_path: Path) -> None:
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": "echo '<tool_use_error>'"}}
+    (tmp_path / "s.json").write_text(json.dumps([[[call], [{"type": "text", "text": "done"}]]]))
+    done = run("-p", "go", "--model", f"scripted:{tmp_path / 's.json'}", "--allowedTools", "Bash", *STREAM)
+    told = next(event for event in done.events if event["type"] == "user")
+    assert told["message"]["content"][0]["content"] == "<tool_use_error>"
+    assert told["tool_result_meta"][0]["permission_decision"]["decision"] == "accept"
+
+
 @pytest.mark.parametrize(("bad", "said"), [("a\0b", "a NUL character"), ("a\ud800b", "a lone surrogate")])
 def test_an_argument_that_the_system_cannot_take_is_a_tools_error(
     run: Any, tmp_path: Path, bad: str, said: str

@@ -142,11 +142,10 @@ class Permissions:
 
     def _outside(self, tool: str, path: Path, verb: str, desk: Desk) -> Denied | None:
         refusal = desk.refusal(path, verb)
-        if not refusal:
+        if refusal is None:
             return None
-        link = refusal.partition("granted it yet.")[2].strip().removesuffix(".")
-        kind = "safetyCheck" if link and verb == "write to" else "workingDir"
-        return self._asked(tool, Denied(refusal, kind, link or _OUTSIDE))
+        kind = "safetyCheck" if refusal.link and verb == "write to" else "workingDir"
+        return self._asked(tool, Denied(refusal.message, kind, refusal.link or _OUTSIDE))
 
     def _asked(self, tool: str, denied: Denied) -> Denied:
         return Denied(_DONT_ASK.format(tool), "mode", by="mode") if self.mode == "dontAsk" else denied

@@ -118,7 +118,7 @@ class Write:
         given = text_argument(arguments, "file_path")
         path = desk.locate(given)
         if refusal := desk.refusal(path, "write to"):
-            return failed(refusal)
+            return failed(refusal.message)
         try:
             return self._write(given, path, text_argument(arguments, "content"), desk)
         except DiskError as error:
@@ -228,7 +228,7 @@ class Edit:
         if path.suffix.lower() not in _MARKDOWN:
             new = _TRAILING.sub("", new)
         if refusal := desk.refusal(path, "write to"):
-            return failed(refusal)
+            return failed(refusal.message)
         if old == new:
             return rejected("No changes to make: old_string and new_string are exactly the same.")
         try:

@@ -140,7 +140,7 @@ class Read:
         given = text_argument(arguments, "file_path")
         path = desk.locate(given)
         if refusal := desk.refusal(path, "read from"):
-            return failed(refusal)
+            return failed(refusal.message)
         try:
             status = path.stat()
         except FileNotFoundError:

@@ -64,7 +64,7 @@ class Grep:
         given = text_argument(arguments, "path")
         place = desk.locate(given or ".")
         if refusal := desk.refusal(place, "read from"):
-            return failed(refusal)
+            return failed(refusal.message)
         if not place.exists():
             return failed(f"Path does not exist: {given}. Note: your current working directory is {desk.cwd}.")
         try:
@@ -293,7 +293,7 @@ class GlobTool:
         else:
             root = desk.locate(given or ".")
         if refusal := desk.refusal(root, "read from"):
-            return failed(refusal)
+            return failed(refusal.message)
         if not base and not root.exists():
             return failed(f"Directory does not exist: {given}. Note: your current working directory is {desk.cwd}.")
         if not base and not root.is_dir():

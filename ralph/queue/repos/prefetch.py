@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.core.errors import RalphError
+from ralph.core.errors import RalphError, fault_of
 from ralph.git.address import place_of
 from ralph.git.command import GitKilled
 from ralph.queue.repos.mirror import Mirror
@@ -101,19 +101,17 @@ class Repositories:
         self._leaving.set()
 
     def _fetch(self, repository: Repository) -> None:
-        try:
-            if self._refresh(repository):
-                base = repository.mirror.base()
-                repository.base, repository.has_check = base.branch, repository.mirror.has_check(base)
-                repository.in_the_way = in_the_way(repository.mirror, base.branch)
-                repository.waiting = ""
-                repository.ready = True
-        except RalphError as error:
-            repository.fault = error.whole
-        except Exception as error:  # whatever it is: its goals must not wait for ever
-            repository.fault = f"{type(error).__name__}: {error}"
-        finally:
-            self._changed()
+        if error := fault_of(lambda: self._make_ready(repository)):  # else its goals would wait for ever
+            repository.fault = error.whole if isinstance(error, RalphError) else f"{type(error).__name__}: {error}"
+        self._changed()
+
+    def _make_ready(self, repository: Repository) -> None:
+        if self._refresh(repository):
+            base = repository.mirror.base()
+            repository.base, repository.has_check = base.branch, repository.mirror.has_check(base)
+            repository.in_the_way = in_the_way(repository.mirror, base.branch)
+            repository.waiting = ""
+            repository.ready = True
 
     def _refresh(self, repository: Repository) -> bool:
         """Fetch; what was fetched once is good to work on though its remote is away: only merges wait for that."""
