@@ -1,7 +1,8 @@
-"""The canonical events: all that is shown, counted or decided comes from these.
+"""The one codec between dataclasses and JSON: the classes are the schema.
 
-On the wire each is one JSON object with its `type`; tool, usage and meta events have RTF1's shape (docs of the
-transcript format), the others are flat. `seq` and `at` are added when an event is stamped.
+A record is an object with a key for each field of its class. A key that is missing or null stands for the field's
+default, and unknown keys are ignored, so that versions of ralph can read each other's files. An event has its `type`
+besides; tool, usage and meta events have RTF1's shape (docs of the transcript format), the others are flat.
 """
 
 import dataclasses
@@ -9,25 +10,61 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ralph.core import ndjson
 from ralph.core.events import (
     MOST_DOLLARS,
     MOST_TOKENS,
-    Denial,
     Event,
-    Tag,
     ToolEnd,
     ToolOutput,
     ToolStart,
-    ToolStatus,
-    TurnEnded,
     Usage,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Record = TypeVar("_Record", bound="DataclassInstance")
+
+
+class NotARecord(ValueError):
+    """The value is not a record of the class that was asked for; `field` is the one that is wrong."""
+
+    def __init__(self, field: str, fault: str) -> None:
+        super().__init__(f"{field} {fault}")
+        self.field = field
+
+
+def parse(kind: type[_Record], text: str | bytes) -> _Record:
+    """Read a record from JSON text."""
+    return from_record(kind, _decoded(text))
+
+
+def from_record(kind: type[_Record], value: object) -> _Record:
+    """Read a record from decoded JSON."""
+    return kind(**_values(kind, _mapping(value, "it")))
+
+
+def to_record(item: "DataclassInstance") -> dict[str, object]:
+    """Return the fields of a record, ready to be encoded. Values without records in them are not copied."""
+    names, nested = _fields_to_write(type(item))
+    fields = {key: getattr(item, name) for key, name in names}
+    for key, write in nested:
+        fields[key] = write(fields[key])
+    return fields
+
+
+def parse_event(line: str | bytes) -> tuple[Event, str]:
+    """Read a journaled event, and the time that it was stamped with."""
+    document = _mapping(_decoded(line), "it")
+    return from_json(document), ndjson.text(document.get("at"))
+
 
 def to_json(event: Event) -> dict[str, object]:
-    """Give the event its form on the wire. The first few are written out: a stream consists of them."""
+    """Return an event as it is journaled. The most frequent kinds are written out: a stream consists of them."""
     match event:
         case ToolStart():
             return {"type": "tool_start", "tool": {"id": event.id, "name": event.name, "input": event.input}}
@@ -36,85 +73,161 @@ def to_json(event: Event) -> dict[str, object]:
         case ToolEnd(duration_ms=None):
             return {"type": "tool_end", "tool": {"id": event.id, "status": event.status}}
         case ToolEnd():
-            return {"type": "tool_end", "tool": _fields(event)}
+            return {"type": "tool_end", "tool": to_record(event)}
         case Usage():
-            return {
-                "type": "usage",
-                "usage": {name: value for name, value in _fields(event).items() if value is not None},
-            }
-        case TurnEnded():
-            return {"type": event.type, **_fields(event), "denials": [_fields(denial) for denial in event.denials]}
+            said = {name: value for name, value in to_record(event).items() if value is not None}
+            return {"type": "usage", "usage": said}
         case _:
-            return {"type": event.type, **_fields(event)}
-
-
-def _fields(item: Event | Denial) -> dict[str, object]:
-    """The fields as they are: `asdict` would copy an agent's JSON to any depth."""
-    return {name: getattr(item, name) for name in _names(type(item))}
-
-
-@functools.cache
-def _names(kind: type[Event] | type[Denial]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+            return {"type": event.type, **to_record(event)}
 
 
 def from_json(document: Mapping[str, object]) -> Event:
-    """Read an event from its form on the wire; the `ValueError` of what is none names what is wrong with it."""
+    """Read an event from its decoded line."""
     said = document.get("type")
     kind = _KINDS.get(said) if isinstance(said, str) else None
     if kind is None:
-        raise ValueError(f"type {_quoted(said)} is not one of {', '.join(_KINDS)}")
+        raise NotARecord("type", f"{_quoted(said)} is not one of {', '.join(_KINDS)}")
     return kind(**_values(kind, document))
 
 
-def _values(kind: type[Event] | type[Denial], document: Mapping[str, object], path: str = "") -> dict[str, Any]:
-    """Each field read by its type: the classes are the schema. What else the document holds is nobody's."""
+def _decoded(text: str | bytes) -> object:
+    try:
+        return ndjson.decode(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+    except ndjson.Malformed as error:
+        raise NotARecord("it", f"is not JSON ({error})") from error
+
+
+_Writer = Callable[[Any], object]
+
+
+@functools.cache
+def _fields_to_write(
+    kind: "type[DataclassInstance]",
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, _Writer], ...]]:
+    """The key and name of each field, and what writes those that hold records."""
+    fields = [(_key(item), item) for item in dataclasses.fields(kind)]
+    written = [(key, _writer(item.type)) for key, item in fields]
+    return tuple((key, item.name) for key, item in fields), tuple((key, write) for key, write in written if write)
+
+
+def _writer(said: object) -> _Writer | None:
+    """How to write a value of a type; None: as it is."""
+    wanted, is_optional = _optional(said)
+    arguments = typing.get_args(wanted)
+    write = _writer(arguments[-1] if typing.get_origin(wanted) is Mapping else arguments[0]) if arguments else None
+    if dataclasses.is_dataclass(wanted):
+        return (lambda value: None if value is None else to_record(value)) if is_optional else to_record
+    if write is None:
+        return None
+    if typing.get_origin(wanted) is Mapping:
+        return lambda value: {str(key): write(item) for key, item in value.items()}
+    return lambda value: [write(item) for item in value]
+
+
+def _key(item: "dataclasses.Field[Any]") -> str:
+    """What a field is called in JSON, where that is not its name."""
+    return item.metadata.get("key", item.name)
+
+
+def _optional(said: object) -> tuple[object, bool]:
+    """The type that a field has if it is not None, and whether it may be that."""
+    options = typing.get_args(said) if isinstance(said, types.UnionType) else (said,)
+    return options[0], len(options) > 1
+
+
+def _values(kind: "type[DataclassInstance]", document: Mapping[str, object], path: str = "") -> dict[str, Any]:
+    """Read each field by its type."""
     values: dict[str, Any] = {}
-    for name, home, read, absent in _fields_to_read(kind):
+    for name, key, home, read, absent in _fields_to_read(kind):
         holder = _mapping(document.get(home), home) if home else document
-        where = f"{home}.{name}" if home else f"{path}{name}"
-        if holder.get(name) is not None:
-            values[name] = read(holder[name], where)
+        where = f"{home}.{key}" if home else f"{path}{key}"
+        if holder.get(key) is not None:
+            values[name] = read(holder[key], where)
         elif absent is dataclasses.MISSING:
-            raise ValueError(f"{where} is missing")
+            raise NotARecord(where, "is missing")
         elif absent is None:
             values[name] = None
     return values
 
 
 _Reader = Callable[[object, str], object]
-"""Takes a value from outside and its name; returns it as what it should be, or says that it is not."""
+"""Takes a value from outside and the name of its field; returns it as what it should be, or raises `NotARecord`."""
 
 
 @functools.cache
-def _fields_to_read(kind: type[Event] | type[Denial]) -> tuple[tuple[str, str, _Reader, object], ...]:
-    """For each field: its name, the object that holds it on the wire, its reader, what it is if it is not there."""
-    fields: list[tuple[str, str, _Reader, object]] = []
+def _fields_to_read(kind: "type[DataclassInstance]") -> tuple[tuple[str, str, str, _Reader, object], ...]:
+    """For each field: its name, its key, the object that holds it, its reader, and its value if it is missing."""
+    fields: list[tuple[str, str, str, _Reader, object]] = []
     for item in dataclasses.fields(kind):
-        said: object = item.type
-        options = typing.get_args(said) if isinstance(said, types.UnionType) else (said,)
-        read = _READERS_BY_NAME.get(item.name) or _READERS[options[0]]
+        wanted, is_optional = _optional(item.type)
+        by_name = _EVENT_READERS if kind in _KINDS.values() else _READERS_BY_NAME
+        read = by_name.get(item.name) or _reader(wanted)
         has_default = item.default is not dataclasses.MISSING or item.default_factory is not dataclasses.MISSING
-        absent = "its default" if has_default else None if said is object or len(options) > 1 else dataclasses.MISSING
-        fields.append((item.name, _home(kind, item.name), read, absent))
+        absent = "its default" if has_default else None if wanted is object or is_optional else dataclasses.MISSING
+        fields.append((item.name, _key(item), _home(kind, item.name), read, absent))
     return tuple(fields)
 
 
-def _home(kind: type[Event] | type[Denial], name: str) -> str:
+def _home(kind: "type[DataclassInstance]", name: str) -> str:
     if kind is Usage:
         return "usage"
     return "tool" if kind in (ToolStart, ToolEnd) or (kind is ToolOutput and name == "id") else ""
 
 
+def _reader(wanted: Any) -> _Reader:
+    """How to read a value of a type."""
+    if (read := _READERS.get(wanted)) is not None:
+        return read
+    arguments = typing.get_args(wanted)
+    if typing.get_origin(wanted) is Mapping:
+        return _mapping_reader(int if arguments[0] is int else str, _reader(arguments[1]))
+    if typing.get_origin(wanted) is tuple:
+        return _items_reader(_reader(arguments[0]))
+    if dataclasses.is_dataclass(wanted):
+        kind = cast("type[DataclassInstance]", wanted)
+        return lambda value, name: kind(**_values(kind, _mapping(value, name), f"{name}."))
+    if isinstance(wanted, type) and issubclass(wanted, StrEnum):
+        return _word_reader(wanted)
+    raise TypeError(f"records cannot hold {wanted}")
+
+
+def _mapping_reader(key: type[int] | type[str], read: _Reader) -> _Reader:
+    def reader(value: object, name: str) -> dict[int | str, object]:
+        entries = _mapping(value, name)
+        try:
+            return {key(said): read(item, f"{name}.{said}") for said, item in entries.items()}
+        except NotARecord:
+            raise
+        except ValueError as error:
+            raise NotARecord(name, "is not keyed by numbers") from error
+
+    return reader
+
+
+def _items_reader(read: _Reader) -> _Reader:
+    return lambda value, name: tuple(read(item, f"{name}.{number}") for number, item in enumerate(_items(value, name)))
+
+
+def _word_reader(kind: type[StrEnum]) -> _Reader:
+    known = list(kind)  # a list: what is asked for may have no hash
+
+    def reader(value: object, name: str) -> StrEnum:
+        if value not in known:
+            raise NotARecord(name, f"{_quoted(value)} is not one of {', '.join(kind)}")
+        return kind(value)
+
+    return reader
+
+
 def _text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name} is not a string")
+        raise NotARecord(name, "is not a string")
     return value
 
 
 def _flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{name} is not true or false")
+        raise NotARecord(name, "is not true or false")
     return value
 
 
@@ -124,20 +237,20 @@ _TOO_MANY = 2**53
 
 def _whole(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= _TOO_MANY:
-        raise ValueError(f"{name} is not a whole number")
+        raise NotARecord(name, "is not a whole number")
     return value
 
 
 def _count(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _TOO_MANY:
-        raise ValueError(f"{name} is not a count")
+        raise NotARecord(name, "is not a count")
     return value
 
 
 def _figure(value: object, name: str, what: str = "a number of zero or more", too_much: float = 2.0**63) -> float:
     # Compared before converted: an integer may be beyond any float; and NaN is on neither side of anything.
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < too_much:
-        raise ValueError(f"{name} is not {what}")
+        raise NotARecord(name, f"is not {what}")
     return float(value)
 
 
@@ -147,44 +260,20 @@ def _money(value: object, name: str) -> float:
 
 def _tokens(value: object, name: str) -> int:
     if (tokens := _count(value, name)) > MOST_TOKENS:
-        raise ValueError(f"{name} is not a number of tokens that a session can use")
+        raise NotARecord(name, "is not a number of tokens that a session can use")
     return tokens
-
-
-def _tag(value: object, name: str) -> Tag:
-    if value not in _TAGS:
-        raise ValueError(f"{name} {_quoted(value)} is not one of {', '.join(Tag)}")
-    return Tag(value)
-
-
-def _status(value: object, name: str) -> ToolStatus:
-    if value not in _STATUSES:
-        raise ValueError(f"{name} {_quoted(value)} is not one of {', '.join(ToolStatus)}")
-    return ToolStatus(value)
-
-
-_TAGS, _STATUSES = list(Tag), list(ToolStatus)  # lists: what is asked for may have no hash
 
 
 def _mapping(value: object, name: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} is not an object")
+        raise NotARecord(name, "is not an object")
     return cast("Mapping[str, object]", value)
 
 
 def _items(value: object, name: str) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} is not an array")
+        raise NotARecord(name, "is not an array")
     return cast("Sequence[object]", value)
-
-
-def _texts(value: object, name: str) -> tuple[str, ...]:
-    return tuple(_text(item, f"{name}.{number}") for number, item in enumerate(_items(value, name)))
-
-
-def _denials(value: object, name: str) -> tuple[Denial, ...]:
-    named = [(item, f"{name}.{number}") for number, item in enumerate(_items(value, name))]
-    return tuple(Denial(**_values(Denial, _mapping(item, where), f"{where}.")) for item, where in named)
 
 
 def _quoted(value: object) -> str:
@@ -198,15 +287,12 @@ _READERS: Mapping[object, _Reader] = {
     int: _count,
     float: _figure,
     object: lambda value, _: value,
-    Tag: _tag,
-    ToolStatus: _status,
     Mapping[str, object]: _mapping,
-    tuple[str, ...]: _texts,
-    tuple[Denial, ...]: _denials,
 }
-_READERS_BY_NAME: Mapping[str, _Reader] = {
+_READERS_BY_NAME: Mapping[str, _Reader] = {"exit_code": _whole}  # a signal's is negative
+_EVENT_READERS: Mapping[str, _Reader] = {
+    **_READERS_BY_NAME,
     "cost_usd": _money,
-    "exit_code": _whole,  # a signal's is negative
     **{item.name: _tokens for item in dataclasses.fields(Usage) if item.name.endswith("_tokens")},
 }
 _KINDS: Mapping[str, type[Event]] = {kind.type: kind for kind in typing.get_args(Event)}

@@ -18,7 +18,7 @@ from ralph.core.verdict import Answer, Verdict
 class Iteration:
     """One finished step of a run; its commit is the proof that it happened."""
 
-    number: int
+    number: int = field(metadata={"key": "iteration"})
     at: str
     summary: str
     commit: str

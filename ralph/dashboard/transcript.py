@@ -7,10 +7,9 @@ from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 
-from ralph.core import ndjson
 from ralph.core.events import Event, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
-from ralph.core.records import from_json
+from ralph.core.records import NotARecord, parse_event
 from ralph.core.status import RunStatus
 from ralph.core.usage import Meter, Spend
 from ralph.dashboard.board import TranscriptPage
@@ -82,9 +81,8 @@ def event_in(line: bytes | Oversized) -> tuple[Event, str] | None:
     if not isinstance(line, bytes):
         return None
     try:
-        entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
-        return from_json(entry), ndjson.text(entry.get("at"))
-    except (ndjson.Malformed, ValueError):
+        return parse_event(line)
+    except NotARecord:
         return None
 
 

@@ -5,10 +5,9 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph.core import ndjson
 from ralph.core.errors import RepoError
 from ralph.core.events import (
     CheckEnded,
@@ -21,16 +20,16 @@ from ralph.core.events import (
     Usage,
 )
 from ralph.core.goal import worded_anew
-from ralph.core.records import from_json
+from ralph.core.records import NotARecord, parse_event
 from ralph.core.text import both_ends
 from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
-from ralph.queue.engine import Record
 from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
 from ralph.queue.paths import QueuePaths
 from ralph.queue.repos.goal_refs import keep_state
 from ralph.queue.repos.mirror import Mirror
+from ralph.state.journal import read_progress, read_result
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.leash import Leashed
 
@@ -122,33 +121,6 @@ class AttemptResult:
     lent: bool = False
     """That limit is the budget's of all goals, and none of its own: it has done nothing wrong."""
 
-    def record(self) -> Record:
-        return asdict(self)
-
-
-def recorded_outcome(record: Record) -> AttemptResult:
-    """Read back what `Outcome.record` wrote."""
-    exit_code, text = record.get("exit_code"), ndjson.text
-    return AttemptResult(
-        exit_code=exit_code if isinstance(exit_code, int) else 1,
-        reason=text(record.get("reason")),
-        proven=record.get("proven") is True,
-        run=text(record.get("run")),
-        cost_usd=_figure(record.get("cost_usd")),
-        iterations=ndjson.count(record.get("iterations")),
-        end=text(record.get("end")),
-        done=text(record.get("done")),
-        hint=text(record.get("hint")),
-        account=text(record.get("account")),
-        check=text(record.get("check")),
-        tokens=None if record.get("tokens") is None else ndjson.count(record.get("tokens")),
-        seconds=ndjson.amount(record.get("seconds")) or 0.0,
-        head=text(record.get("head")),
-        limit=text(record.get("limit")),
-        not_before=_figure(record.get("not_before")),
-        lent=record.get("lent") is True,
-    )
-
 
 @dataclass(frozen=True, slots=True)
 class AttemptKit:
@@ -193,7 +165,8 @@ def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) 
         raise
     except RepoError:  # the agent has broken its clone: what was saved before is what there is
         pass
-    if outcome.exit_code == 0 and (not head or head != _result_of(goal, kit).get("head")):
+    result = read_result(kit.premises.run_directory(goal))
+    if outcome.exit_code == 0 and (not head or result is None or head != result.head):
         lost = f"it is done, but its last commits cannot be taken over from {clone}"
         return replace(outcome, exit_code=_UNUSABLE, reason=lost, proven=False)
     return replace(outcome, head=head)
@@ -204,13 +177,13 @@ def unheard_end(goal: BatchGoal, kit: AttemptKit) -> AttemptResult | None:
 
     Its child would begin another run, and do everything again. None: it has not come so far, or for another text.
     """
-    result = _result_of(goal, kit)
-    if not goal.run or result.get("run") != goal.run or result.get("exit_code") != 0:
+    result = read_result(kit.premises.run_directory(goal))
+    if not goal.run or result is None or result.run != goal.run or result.exit_code != 0:
         return None
     if not was_told(goal, _text(kit.premises.goal_file(goal))):
         return None
     tip = kit.mirror.save(kit.premises.clone(goal), goal.branch, _kept(goal, kit))
-    if tip is None or tip != result.get("head"):
+    if tip is None or tip != result.head:
         return None
     heard = _Heard(goal, kit)
     heard.begun = True
@@ -220,10 +193,6 @@ def unheard_end(goal: BatchGoal, kit: AttemptKit) -> AttemptResult | None:
 def _kept(goal: BatchGoal, kit: AttemptKit) -> str:
     """What the last commit of the goal's present start is kept as."""
     return f"{kit.premises.git_name(goal)}/{goal.starts}"
-
-
-def _result_of(goal: BatchGoal, kit: AttemptKit) -> Mapping[str, object]:
-    return _result(kit.premises.run_directory(goal) / "result.json")
 
 
 def setting_flags(settings: Mapping[str, str]) -> list[str]:
@@ -248,12 +217,11 @@ class _Heard:
 
     def hear(self, line: bytes) -> None:
         try:
-            said = ndjson.mapping(ndjson.decode(line.decode("utf-8")))
-            event = from_json(said)
-        except (ndjson.Malformed, ValueError):
+            event, at = parse_event(line)
+        except NotARecord:
             return  # of a newer ralph, or none of ralph's
         self._take_in(event)
-        self._kit.observe(event, ndjson.text(said.get("at")), self._meter.total)
+        self._kit.observe(event, at, self._meter.total)
 
     def _take_in(self, event: Event) -> None:
         match event:
@@ -279,37 +247,26 @@ class _Heard:
 
 def _outcome(exit_code: int, heard: _Heard, premises: QueuePaths, goal: BatchGoal) -> AttemptResult:
     # A child that was refused, or killed before it began, has not removed the result of the start before it.
-    path = premises.run_directory(goal) / "result.json"
-    result = _result(path) if heard.begun else dict[str, object]()
+    directory = premises.run_directory(goal)
+    result = read_result(directory) if heard.begun else None
     why = _why(exit_code, premises, goal)
     plain = AttemptResult(
         exit_code, why, run=heard.run, iterations=heard.iterations, end=heard.end, account=heard.account,
         check=heard.check,
     )  # fmt: skip
-    if result.get("exit_code") != exit_code:
+    if result is None or result.exit_code != exit_code:
         return plain
     return replace(
         plain,
-        reason=ndjson.text(result.get("reason")),
-        hint=ndjson.text(result.get("hint")),
-        proven=exit_code == 0 and result.get("proven") is True,
-        done=_done(premises.run_directory(goal) / "progress.jsonl"),
-        cost_usd=_figure(result.get("cost_usd")),
-        tokens=None if result.get("tokens") is None else ndjson.count(result.get("tokens")),
-        limit=ndjson.text(result.get("limit")),
-        not_before=_figure(result.get("not_before")),
+        reason=result.reason,
+        hint=result.hint,
+        proven=exit_code == 0 and result.proven,
+        done=_done(directory),
+        cost_usd=result.cost_usd,
+        tokens=result.tokens,
+        limit=result.limit or "",
+        not_before=result.not_before,
     )
-
-
-def _figure(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _result(path: Path) -> Mapping[str, object]:
-    try:
-        return ndjson.mapping(ndjson.decode(_text(path)))
-    except ndjson.Malformed:
-        return {}
 
 
 def _text(path: Path) -> str:
@@ -320,15 +277,10 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _done(progress: Path) -> str:
+def _done(directory: Path) -> str:
     """What the iterations of a run have done, each in its own words; DONE is a claim, and says nothing of that."""
-    said: list[str] = []
-    for line in _text(progress).splitlines():
-        with contextlib.suppress(ndjson.Malformed):
-            summary = " ".join(ndjson.text(ndjson.mapping(ndjson.decode(line)).get("summary")).split())
-            if summary and summary != Verdict.DONE:
-                said.append(f"- {summary}")
-    return both_ends("\n".join(said), _LONGEST)
+    said = [" ".join(iteration.summary.split()) for iteration in read_progress(directory).iterations]
+    return both_ends("\n".join(f"- {words}" for words in said if words and words != Verdict.DONE), _LONGEST)
 
 
 def _why(exit_code: int, premises: QueuePaths, goal: BatchGoal) -> str:

@@ -5,11 +5,12 @@ import traceback
 from collections.abc import Mapping
 
 from ralph.core.errors import DiskError, QueueError, RalphError
+from ralph.core.records import from_record, to_record
 from ralph.queue.attempt import AttemptTask
-from ralph.queue.child import AttemptResult, recorded_outcome
+from ralph.queue.child import AttemptResult
 from ralph.queue.discard import discard
 from ralph.queue.goals import AttemptEnd, BatchGoal, Fate, MergeMode, State, fate, retry_or_stuck
-from ralph.queue.merge.task import MergeFate, MergeResult, MergeTask, recorded_landing
+from ralph.queue.merge.task import MergeFate, MergeResult, MergeTask
 from ralph.queue.news import NewsKind
 from ralph.queue.repos.goal_refs import release
 from ralph.queue.worker_state import BLOCKING, WorkerKit
@@ -54,10 +55,11 @@ class GoalTask:
 
     def _carry_out(self, goal: BatchGoal, merge_only: bool) -> None:
         if merge_only:
-            outcome = recorded_outcome(goal.unmerged or {})
+            outcome = from_record(AttemptResult, goal.unmerged)
         else:
             try:
-                outcome = recorded_outcome(self._engine.step("attempt", lambda: self._trying.attempt(goal).record()))
+                record = self._engine.step("attempt", lambda: to_record(self._trying.attempt(goal)))
+                outcome = from_record(AttemptResult, record)
                 # Of what is to be merged the row tells already, where a worker was killed at that.
                 decided = Fate.MERGE if goal.unmerged is not None else self._after_attempt(goal, outcome)
             finally:
@@ -65,8 +67,8 @@ class GoalTask:
             if decided is not Fate.MERGE:
                 return
         goal = self._store.goal(goal.id)  # with what it has cost by now
-        landing = recorded_landing(self._engine.step("merge", lambda: self._lanes.land(goal, outcome).record()))
-        self._after_merge(goal, landing)
+        record = self._engine.step("merge", lambda: to_record(self._lanes.land(goal, outcome)))
+        self._after_merge(goal, from_record(MergeResult, record))
 
     def _after_attempt(self, goal: BatchGoal, outcome: AttemptResult) -> Fate:
         """Write down what an attempt has come to."""
@@ -85,7 +87,7 @@ class GoalTask:
         decided = fate(goal, AttemptEnd(outcome.exit_code, outcome.reason, outcome.iterations, asked=asked))
         match decided:
             case Fate.MERGE:
-                self._store.note(goal, unmerged=outcome.record(), **facts)
+                self._store.note(goal, unmerged=to_record(outcome), **facts)
             case Fate.REQUEUE:
                 killed = 0 if outcome.iterations or asked else goal.killed + 1
                 # Whatever signal that took; where it was the budget, that is said instead.

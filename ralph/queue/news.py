@@ -1,10 +1,11 @@
 """What a queue worker tells of itself while it works: whoever watches the queue, here or elsewhere, reads this."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ralph.core import ndjson
+from ralph.core.records import NotARecord, parse, to_record
 from ralph.queue.goals import BatchGoal
 from ralph.system.notify import Occasion
 
@@ -85,64 +86,15 @@ class Bulletin:
         return self.seconds + max(0.0, now - self.at)
 
     def encoded(self) -> str:
-        return ndjson.encode(asdict(self))
+        return ndjson.encode(to_record(self))
 
 
 def decoded(text: str) -> Bulletin | None:
     """Read what `encoded` wrote; None if it is of another ralph, and says something else."""
     try:
-        said = ndjson.mapping(ndjson.decode(text))
-        figures = ndjson.mapping(said["budget"])
-        sights = ndjson.mapping(said["sights"])
-        return Bulletin(
-            at=_number(said["at"]),
-            host=ndjson.text(said["host"]),
-            pid=ndjson.count(said["pid"]),
-            since=_number(said["since"]),
-            slots=ndjson.count(said["slots"]),
-            budget=Budget(
-                _optional(figures["cost_usd"]),
-                None if figures["tokens"] is None else ndjson.count(figures["tokens"]),
-                _optional(figures["seconds"]),
-            ),
-            spent_usd=_number(said["spent_usd"]),
-            spent_tokens=ndjson.count(said["spent_tokens"]),
-            seconds=_number(said["seconds"]),
-            sights={int(number): _sight(ndjson.mapping(sight)) for number, sight in sights.items()},
-            merging=tuple(ndjson.count(number) for number in ndjson.sequence(said["merging"])),
-            waits={account: _number(until) for account, until in ndjson.mapping(said["waits"]).items()},
-            refused={account: ndjson.count(goal) for account, goal in ndjson.mapping(said["refused"]).items()},
-            cautions=tuple(ndjson.text(words) for words in ndjson.sequence(said["cautions"])),
-            unseen=tuple(ndjson.text(measure) for measure in ndjson.sequence(said["unseen"])),
-            stopping=said["stopping"] is True,
-        )
-    except (ndjson.Malformed, KeyError, ValueError):
+        return parse(Bulletin, text)
+    except NotARecord:
         return None
-
-
-def _sight(said: Mapping[str, object]) -> GoalStatus:
-    return GoalStatus(
-        doing=ndjson.text(said["doing"]),
-        since=_number(said["since"]),
-        until=_optional(said["until"]),
-        iteration=ndjson.count(said["iteration"]),
-        context_pct=_optional(said["context_pct"]),
-        cost_usd=_number(said["cost_usd"]),
-        costed=said["costed"] is True,
-        tokens=ndjson.count(said["tokens"]),
-        started=_number(said["started"]),
-        before=_number(said["before"]),
-    )
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float):
-        raise ValueError("not a number")
-    return float(value)
-
-
-def _optional(value: object) -> float | None:
-    return None if value is None else _number(value)
 
 
 PAUSED = "paused: what runs goes on, nothing else is started; go on with: ralph-runs resume"

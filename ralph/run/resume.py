@@ -140,7 +140,8 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
     if loaded is not None and journal.ended_proven():
         return None
     goal, repo = prepared.goal, prepared.repo
-    agent = journal.at_start("agent") or prepared.settings.agent
+    begun = journal.begun()
+    agent = begun.agent or prepared.settings.agent
     run = rebuilt_run(goal.name, repo.branch(), repo.iteration_commits(None))
     if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
         if run is None or run.unchecked_claim is not None:
@@ -158,10 +159,10 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
         run,
         str(goal.path),
         goal.digest,
-        check=journal.at_start("judge") or prepared.check_label,
+        check=begun.judge or prepared.check_label,
         agent=agent,
-        transcript=journal.at_start("transcript"),
-        model=journal.at_start("model"),
+        transcript=begun.transcript,
+        model=begun.model,
         exit_code=None,
         dotenv=prepared.settings.said_in(str(repo.root / ".env")),
         counted="",

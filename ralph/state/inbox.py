@@ -5,14 +5,27 @@ There is no other way to steer a run: so whoever asks last, and wherever, has th
 
 import contextlib
 import fcntl
+from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core import ndjson
 from ralph.core.guidance import Act, Instruction
+from ralph.core.records import NotARecord, parse, to_record
 from ralph.system.files import append_line, open_to_append
 
 _FILE = "steering.jsonl"
 _KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    """One line of the file."""
+
+    number: int
+    at: str
+    act: Act
+    text: str = ""
+    by: str | None = None
 
 
 class Inbox:
@@ -39,11 +52,11 @@ class Inbox:
 
     def post(self, act: Act, text: str, at: str, *, by_key: bool = False) -> int:
         """Append a word; return its number."""
-        how = {"by": _KEY} if by_key else {}
         with open_to_append(self._path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # of two commands at once each gets a number of its own
             number = self.size + 1
-            append_line(file, ndjson.encode_line({"number": number, "at": at, "act": act, "text": text, **how}))
+            posted = _Posted(number, at, act, text, _KEY if by_key else None)
+            append_line(file, ndjson.encode_line(to_record(posted)))
         return number
 
     def read(self) -> list[Instruction]:
@@ -64,8 +77,7 @@ class Inbox:
 
 
 def _word(number: int, line: bytes) -> Instruction | None:
-    with contextlib.suppress(ndjson.Malformed, ValueError):
-        entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
-        act, text, at = (ndjson.text(entry.get(name)) for name in ("act", "text", "at"))
-        return Instruction(number, Act(act), text, by_key=entry.get("by") == _KEY, at=at)
+    with contextlib.suppress(NotARecord):
+        posted = parse(_Posted, line)
+        return Instruction(number, posted.act, posted.text, by_key=posted.by == _KEY, at=posted.at)
     return None

@@ -8,7 +8,7 @@ $RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,12 +16,11 @@ from ralph.core import ndjson
 from ralph.core.errors import DiskError, StateError
 from ralph.core.events import Event
 from ralph.core.guidance import Guidance
-from ralph.core.records import to_json
+from ralph.core.records import NotARecord, from_record, parse, to_json, to_record
 from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
-from ralph.core.stall import Stall, StallMark
+from ralph.core.stall import Stall
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
-from ralph.core.verdict import Verdict
 from ralph.system.files import (
     append_line,
     make_private_directory,
@@ -34,10 +33,113 @@ from ralph.system.files import (
 VERSION = 1
 
 
-def _decoded(data: bytes) -> object:
-    with contextlib.suppress(ndjson.Malformed):
-        return ndjson.decode(data.decode("utf-8", "replace"))
-    return None
+@dataclass(frozen=True, slots=True)
+class CondensedRecord:
+    """What `run.json` keeps of a run's summary, whose text is in `summary.md`."""
+
+    not_before: int = 0
+    spend: Spend = field(default_factory=Spend)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """`run.json`, and `begun.json`. Every field has a default, for an earlier ralph may not have written it."""
+
+    version: int = 0
+    run: str = ""
+    goal: str = ""
+    repo: str = ""
+    goal_path: str = ""
+    goal_digest: str = ""
+    branch: str = ""
+    base: str | None = None
+    finished: int | None = None
+    spend: Spend = field(default_factory=Spend)
+    failures: int = 0
+    failed: int = 0
+    check: CheckRecord | None = None
+    notes: tuple[str, ...] = ()
+    guidance: tuple[Guidance, ...] = ()
+    heard: int = 0
+    obstacles: int = 0
+    standstill: Stall = field(default_factory=Stall)
+    condensed: CondensedRecord = field(default_factory=CondensedRecord)
+    judge: str = ""
+    agent: str = ""
+    transcript: str = ""
+    model: str = ""
+    dotenv: Mapping[str, str] = field(default_factory=dict[str, str])
+    counted: str = ""
+    exit_code: int | None = None
+
+    def as_run(self, history: History) -> Run:
+        return Run(
+            id=self.run,
+            goal=self.goal,
+            branch=self.branch,
+            base=self.base or None,
+            history=history,
+            spend=self.spend,
+            failures=self.failures,
+            failed=self.failed,
+            check=self.check,
+            notes=self.notes,
+            guidance=self.guidance,
+            heard=self.heard,
+            obstacles=self.obstacles,
+            standstill=self.standstill,
+            condensed=Condensed(not_before=self.condensed.not_before, spend=self.condensed.spend),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRecord:
+    """`result.json`: how a start ended. `end` is the row of the failure table that its last session ended with."""
+
+    version: int
+    goal: str
+    run: str
+    exit_code: int
+    end: str = ""
+    reason: str = ""
+    hint: str = ""
+    limit: str | None = None
+    not_before: float | None = None
+    proven: bool = False
+    iterations: int = 0
+    cost_usd: float | None = None
+    tokens: int | None = None
+    base: str | None = None
+    head: str | None = None
+
+
+def read_run_record(file: Path) -> RunRecord:
+    """Read a `run.json` or `begun.json`; return an empty record if that is missing or damaged."""
+    try:
+        return parse(RunRecord, file.read_bytes())
+    except (OSError, NotARecord):
+        return RunRecord()
+
+
+def read_result(directory: Path) -> ResultRecord | None:
+    """Read how the last start in a run directory ended; None if it never said."""
+    try:
+        return parse(ResultRecord, (directory / "result.json").read_bytes())
+    except (OSError, NotARecord):
+        return None
+
+
+def read_progress(directory: Path) -> History:
+    """Read the finished iterations of a run directory; a torn line is passed over."""
+    history = History()
+    try:
+        content = (directory / "progress.jsonl").read_bytes()
+    except OSError:  # the commits tell the same
+        return history
+    for line in content.split(b"\n"):
+        with contextlib.suppress(NotARecord):
+            history = history.after(parse(Iteration, line))
+    return history
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +236,22 @@ class Journal:
             )
         if version < VERSION or not ndjson.text(document.get("run")):
             return Damaged(f"{path} is damaged (it names no run)")
-        exit_code, finished = document.get("exit_code"), document.get("finished")
+        try:
+            record = from_record(RunRecord, document)
+        except NotARecord as error:
+            return Damaged(f"{path} is damaged ({error})")
         return Saved(
-            _run_from(document, self._progress()),
-            ndjson.text(document.get("goal_path")),
-            ndjson.text(document.get("goal_digest")),
-            ndjson.text(document.get("judge")),
-            ndjson.text(document.get("agent")),
-            ndjson.text(document.get("transcript")),
-            ndjson.text(document.get("model")),
-            exit_code if isinstance(exit_code, int) else None,
-            {name: ndjson.text(value) for name, value in ndjson.mapping(document.get("dotenv")).items()},
-            ndjson.text(document.get("counted")),
-            finished if isinstance(finished, int) else None,
+            record.as_run(read_progress(self.directory)),
+            record.goal_path,
+            record.goal_digest,
+            record.judge,
+            record.agent,
+            record.transcript,
+            record.model,
+            record.exit_code,
+            record.dotenv,
+            record.counted,
+            record.finished,
         )
 
     def set_aside_damaged(self) -> None:
@@ -161,18 +266,13 @@ class Journal:
 
     def ended_proven(self) -> bool:
         """Tell whether `result.json` says that the last run is done, for when `run.json` cannot."""
-        return self._result().get("exit_code") == 0
+        result = read_result(self.directory)
+        return result is not None and result.exit_code == 0
 
     def ending(self) -> str:
         """How the last start ended, in words; empty if it never said."""
-        result = self._result()
-        return f"{ndjson.text(result.get('reason'))} (exit {result.get('exit_code')})" if result else ""
-
-    def _result(self) -> Mapping[str, object]:
-        try:
-            return ndjson.mapping(_decoded((self.directory / "result.json").read_bytes()))
-        except OSError:
-            return {}
+        result = read_result(self.directory)
+        return "" if result is None else f"{result.reason} (exit {result.exit_code})"
 
     def archive(self) -> Path | None:
         """Move the last run aside, whole; nothing is ever wiped."""
@@ -227,14 +327,14 @@ class Journal:
 
     def rewrite_progress(self, history: History) -> None:
         """Set the progress to what is known to be committed."""
-        lines = (ndjson.encode(_progress_entry(iteration)) + "\n" for iteration in history.iterations)
+        lines = (ndjson.encode(to_record(iteration)) + "\n" for iteration in history.iterations)
         replace_file(self.directory / "progress.jsonl", "".join(lines))
 
     def record(self, iteration: Iteration) -> None:
         """Append a finished iteration to the progress; its commit exists already."""
         path = self.directory / "progress.jsonl"
         with open_to_append(path) as file:  # without fsync: what is lost here is told again by the commits
-            append_line(file, ndjson.encode_line(_progress_entry(iteration)))
+            append_line(file, ndjson.encode_line(to_record(iteration)))
 
     def save(
         self,
@@ -257,46 +357,42 @@ class Journal:
         Durably when a start begins and ends. In between a power cut can only make it old, and the commits, which are
         durable, tell the iterations and the spend since.
         """
-        document = {
-            "version": VERSION,
-            "run": run.id,
-            "goal": run.goal,
-            "repo": str(repo),
-            "goal_path": str(goal_path),
-            "goal_digest": goal_digest,
-            "branch": run.branch,
-            "base": run.base,
-            "finished": run.finished,
-            "spend": asdict(run.spend),
-            "failures": run.failures,
-            "failed": run.failed,
-            "check": None if run.check is None else asdict(run.check),
-            "notes": list(run.notes),
-            "guidance": [asdict(guidance) for guidance in run.guidance],
-            "heard": run.heard,
-            "obstacles": run.obstacles,
-            "standstill": _standstill_entry(run.standstill),
-            "condensed": {"not_before": run.condensed.not_before, "spend": asdict(run.condensed.spend)},
-            "judge": check,
-            "agent": agent,
-            "transcript": transcript,
-            "model": model,
-            "dotenv": dict(dotenv),
-            "counted": counted,
-            "exit_code": exit_code,
-        }
-        text = ndjson.encode(document) + "\n"
+        record = RunRecord(
+            version=VERSION,
+            run=run.id,
+            goal=run.goal,
+            repo=str(repo),
+            goal_path=str(goal_path),
+            goal_digest=goal_digest,
+            branch=run.branch,
+            base=run.base,
+            finished=run.finished,
+            spend=run.spend,
+            failures=run.failures,
+            failed=run.failed,
+            check=run.check,
+            notes=run.notes,
+            guidance=run.guidance,
+            heard=run.heard,
+            obstacles=run.obstacles,
+            standstill=run.standstill,
+            condensed=CondensedRecord(run.condensed.not_before, run.condensed.spend),
+            judge=check,
+            agent=agent,
+            transcript=transcript,
+            model=model,
+            dotenv=dict(dotenv),
+            counted=counted,
+            exit_code=exit_code,
+        )
+        text = ndjson.encode(to_record(record)) + "\n"
         replace_file(self.directory / "run.json", text, durable=durable)
         if durable and exit_code is None:
             replace_file(self.directory / "begun.json", text)  # for when a power cut empties the other
 
-    def at_start(self, name: str) -> str:
-        """A word that the last start began with (its judge, agent or transcript), for when `run.json` cannot tell."""
-        try:
-            document = ndjson.mapping(_decoded((self.directory / "begun.json").read_bytes()))
-        except OSError:
-            return ""
-        return ndjson.text(document.get(name))
+    def begun(self) -> RunRecord:
+        """What the last start began with, for when `run.json` cannot tell."""
+        return read_run_record(self.directory / "begun.json")
 
     @property
     def dossier(self) -> Path:
@@ -305,115 +401,24 @@ class Journal:
     def write_result(self, result: RunResult, head: str | None, end: str = "") -> None:
         """Write how a start ended; `end` is the row of the failure table that its last session ended with."""
         run = result.run
-        document = {
-            "version": VERSION,
-            "goal": run.goal,
-            "run": run.id,
-            "exit_code": result.exit_code,
-            "end": end,
-            "reason": result.reason,
-            "hint": result.hint,
-            "limit": result.limit,
-            "not_before": result.not_before,
-            "proven": result.proven,
-            "iterations": len(run.history.iterations),
-            "cost_usd": run.spend.cost_usd if run.spend.costed else None,
-            "tokens": run.spend.tokens if run.spend.knows_tokens else None,
-            "base": run.base,
-            "head": head,
-        }
-        replace_file(self.directory / "result.json", ndjson.encode(document) + "\n")
-
-    def _progress(self) -> History:
-        """Read the finished iterations; a torn last line is tolerated."""
-        history = History()
-        try:
-            content = (self.directory / "progress.jsonl").read_text("utf-8", "replace")
-        except FileNotFoundError:
-            return history
-        for line in content.split("\n"):
-            with contextlib.suppress(ndjson.Malformed, ValueError):
-                entry = ndjson.mapping(ndjson.decode(line))
-                history = history.after(
-                    Iteration(
-                        ndjson.count(entry.get("iteration")),
-                        ndjson.text(entry.get("at")),
-                        ndjson.text(entry.get("summary")),
-                        ndjson.text(entry.get("commit")),
-                        Verdict(ndjson.text(entry.get("verdict"))),
-                    )
-                )
-        return history
-
-
-def _run_from(document: Mapping[str, object], history: History) -> Run:
-    condensed = ndjson.mapping(document.get("condensed"))
-    check = ndjson.mapping(document.get("check"))
-    exit_code = check.get("exit_code")
-    return Run(
-        id=ndjson.text(document.get("run")),
-        goal=ndjson.text(document.get("goal")),
-        branch=ndjson.text(document.get("branch")),
-        base=ndjson.text(document.get("base")) or None,
-        history=history,
-        spend=_spend_from(document),
-        failures=ndjson.count(document.get("failures")),
-        failed=ndjson.count(document.get("failed")),
-        check=CheckRecord(
-            ndjson.count(check.get("iteration")),
-            exit_code if isinstance(exit_code, int) else None,
-            ndjson.text(check.get("output")),
+        record = ResultRecord(
+            version=VERSION,
+            goal=run.goal,
+            run=run.id,
+            exit_code=result.exit_code,
+            end=end,
+            reason=result.reason,
+            hint=result.hint,
+            limit=result.limit,
+            not_before=result.not_before,
+            proven=result.proven,
+            iterations=len(run.history.iterations),
+            cost_usd=run.spend.cost_usd if run.spend.costed else None,
+            tokens=run.spend.tokens if run.spend.knows_tokens else None,
+            base=run.base,
+            head=head,
         )
-        if check
-        else None,
-        notes=tuple(ndjson.text(note) for note in ndjson.sequence(document.get("notes"))),
-        guidance=tuple(map(_guidance, ndjson.sequence(document.get("guidance")))),
-        heard=ndjson.count(document.get("heard")),
-        obstacles=ndjson.count(document.get("obstacles")),
-        standstill=_standstill(ndjson.mapping(document.get("standstill"))),
-        condensed=Condensed(not_before=ndjson.count(condensed.get("not_before")), spend=_spend_from(condensed)),
-    )
-
-
-def _guidance(item: object) -> Guidance:
-    entry = ndjson.mapping(item)
-    return Guidance(ndjson.count(entry.get("number")), ndjson.text(entry.get("text")), ndjson.count(entry.get("told")))
-
-
-def _standstill(entry: Mapping[str, object]) -> Stall:
-    marks = [ndjson.mapping(mark) for mark in ndjson.sequence(entry.get("marks"))]
-    return Stall(
-        tuple(StallMark(ndjson.text(mark.get("words")), ndjson.text(mark.get("commit"))) for mark in marks),
-        ndjson.count(entry.get("idle")),
-        ndjson.text(entry.get("elsewhere")),
-    )
-
-
-def _standstill_entry(standstill: Stall) -> dict[str, object]:
-    """Written out: `asdict` on fifty marks took a quarter of ralph's own time in an iteration."""
-    marks = [{"words": mark.words, "commit": mark.commit} for mark in standstill.marks]
-    return {"marks": marks, "idle": standstill.idle, "elsewhere": standstill.elsewhere}
-
-
-def _spend_from(holder: Mapping[str, object]) -> Spend:
-    spend = ndjson.mapping(holder.get("spend"))
-    return Spend(
-        ndjson.amount(spend.get("cost_usd")) or 0.0,
-        ndjson.count(spend.get("tokens")),
-        spend.get("costed") is True,
-        spend.get("counted") is True,
-        spend.get("estimated") is True,
-    )
-
-
-def _progress_entry(iteration: Iteration) -> dict[str, object]:
-    return {
-        "iteration": iteration.number,
-        "at": iteration.at,
-        "summary": iteration.summary,
-        "commit": iteration.commit,
-        "verdict": iteration.verdict,
-    }
+        replace_file(self.directory / "result.json", ndjson.encode(to_record(record)) + "\n")
 
 
 def _last_seq(path: Path) -> int:
@@ -427,7 +432,13 @@ def _last_seq(path: Path) -> int:
         with path.open("rb") as file:
             file.seek(max(0, size - length))
             lines = file.read().split(b"\n")
-        numbers = [ndjson.count(ndjson.mapping(_decoded(line)).get("seq")) for line in lines]
+        numbers = [_seq_of(line) for line in lines]
         if any(numbers) or length >= size:
             return max(numbers, default=0)
         length *= 16
+
+
+def _seq_of(line: bytes) -> int:
+    with contextlib.suppress(ndjson.Malformed):
+        return ndjson.count(ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace"))).get("seq"))
+    return 0

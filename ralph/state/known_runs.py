@@ -1,18 +1,19 @@
 """The runs that this machine knows of: which are live, and which one the user means."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.config import paths
 from ralph.config.paths import repo_key
-from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.events import Event
 from ralph.core.goal import goal_name
-from ralph.core.records import from_json
+from ralph.core.records import NotARecord, parse_event
 from ralph.git import repo
 from ralph.state import lock
+from ralph.state.journal import read_run_record
 from ralph.system import environ
 
 _TAIL = 256 * 1024
@@ -98,9 +99,8 @@ class Roster:
                 if (directory / "run.json").exists():
                     at_it = owner if owner is not None and owner.goal == directory.name else None
                     pid, since = (None, 0.0) if at_it is None else (at_it.pid, at_it.since)
-                    record = _record(directory)
-                    goal_path, repo = ndjson.text(record.get("goal_path")), ndjson.text(record.get("repo"))
-                    yield KnownRun(directory.name, goal_path, directory, pid, repo, since)
+                    record = read_run_record(directory / "run.json")
+                    yield KnownRun(directory.name, record.goal_path, directory, pid, record.repo, since)
 
 
 def latest_events(directory: Path) -> list[tuple[Event, str]]:
@@ -114,20 +114,9 @@ def latest_events(directory: Path) -> list[tuple[Event, str]]:
         return []
     found: list[tuple[Event, str]] = []
     for line in lines if size <= _TAIL else lines[1:]:
-        try:
-            entry = ndjson.mapping(ndjson.decode(line.decode("utf-8", "replace")))
-            found.append((from_json(entry), ndjson.text(entry.get("at"))))
-        except (ndjson.Malformed, ValueError):
-            continue
+        with contextlib.suppress(NotARecord):
+            found.append(parse_event(line))
     return found
-
-
-def _record(directory: Path) -> Mapping[str, object]:
-    """What a run's own record says of it; nothing if it is damaged."""
-    try:
-        return ndjson.mapping(ndjson.decode((directory / "run.json").read_text("utf-8")))
-    except (OSError, UnicodeDecodeError, ndjson.Malformed):
-        return {}
 
 
 def _one_of(found: Sequence[KnownRun], none: str, hint: str) -> KnownRun:

@@ -6,13 +6,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
+from ralph.core.records import NotARecord, parse
 from ralph.system.files import make_private_directory, named_in_faults, open_to_append
 from ralph.system.programs import is_running
 
@@ -30,11 +31,11 @@ _NAMELESS = 2.0
 class Owner:
     """Who wrote himself into a lock."""
 
-    pid: int
-    goal: str
-    host: str
-    repo: str
-    since: float
+    pid: int = 0
+    goal: str = ""
+    host: str = ""
+    repo: str = ""
+    since: float = 0.0
     """The time of day when he did."""
 
     @property
@@ -137,8 +138,7 @@ def holder_of(lock: Path) -> Owner | None:
 
 
 def _owner(file: BinaryIO) -> Owner:
-    said: Mapping[str, object] = {}
-    with contextlib.suppress(ndjson.Malformed):
-        said = ndjson.mapping(ndjson.decode(os.pread(file.fileno(), 4096, 0).decode("utf-8", "replace")))
-    goal, host, repo = (ndjson.text(said.get(name)) for name in ("goal", "host", "repo"))
-    return Owner(ndjson.count(said.get("pid")), goal, host, repo, os.fstat(file.fileno()).st_mtime)
+    owner = Owner()
+    with contextlib.suppress(NotARecord):
+        owner = parse(Owner, os.pread(file.fileno(), 4096, 0))
+    return replace(owner, since=os.fstat(file.fileno()).st_mtime)

@@ -18,7 +18,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from ralph.core.records import from_json, to_json
+from ralph.core import ndjson
+from ralph.core.records import from_json, from_record, parse, to_json, to_record
+from ralph.core.run import Iteration
+from ralph.queue.child import AttemptResult
+from ralph.queue.merge.task import MergeResult
+from ralph.queue.news import decoded
+from ralph.state.journal import RunRecord
 from tests.support.batches import Batch, merged_goals, require_linear
 from tests.support.earlier_state import (
     FIXTURES,
@@ -158,6 +164,30 @@ def test_every_event_is_read_as_it_was_written(directory: Path) -> None:
         stamp = {"seq": event.pop("seq"), "at": event.pop("at")}
         again = json.loads(json.dumps(to_json(from_json(event)), default=str))
         assert missing(event, again) == [], stamp
+
+
+@an_earlier_run
+def test_every_record_is_written_as_it_was_read(directory: Path) -> None:
+    for name in ("run.json", "begun.json"):
+        before = read_json(directory / name)
+        after = to_record(parse(RunRecord, (directory / name).read_bytes()))
+        kept = {key: value for key, value in after.items() if key in before}  # it has gained `finished` since
+        assert ndjson.encode(kept) == ndjson.encode(before), name
+    for line in (directory / "progress.jsonl").read_bytes().splitlines(keepends=True):
+        assert ndjson.encode_line(to_record(parse(Iteration, line))) == line
+
+
+@an_earlier_queue
+def test_a_bulletin_and_the_records_of_steps_are_written_as_they_were_read(queue: Batch, query: Query) -> None:
+    ((bulletin,),) = query("SELECT value FROM ralph_marks WHERE name = 'bulletin'")
+    read = decoded(bulletin)
+    assert read is not None
+    assert json.loads(read.encoded()) == json.loads(bulletin)
+    for step, output in query("SELECT function_name, output FROM operation_outputs WHERE output IS NOT NULL"):
+        kind = {"attempt": AttemptResult, "merge": MergeResult}.get(step)
+        if kind is not None:
+            record = json.loads(output)
+            assert json.loads(ndjson.encode(to_record(from_record(kind, record)))) == record, step
 
 
 def test_run_json_keeps_its_keys_and_values(ralph: Ralph, bin_dir: Path, repo: Path) -> None:

@@ -157,6 +157,15 @@ def test_a_damaged_state_is_told_from_none_at_all(tmp_path: Path, content: bytes
     assert str(tmp_path / "run.json") in damaged.reason
 
 
+def test_a_damaged_state_is_told_by_the_field_that_is_wrong(tmp_path: Path) -> None:
+    saved_and_loaded(tmp_path, Run("r", "speed", "main", None))
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "spend": {"cost_usd": "much"}}))
+    damaged = Journal(tmp_path).load()
+    assert isinstance(damaged, Damaged)
+    assert "spend.cost_usd" in damaged.reason
+
+
 def test_a_directory_without_a_state_is_damaged(tmp_path: Path) -> None:
     assert isinstance(Journal(tmp_path).load(), Damaged)
 

@@ -3,15 +3,13 @@
 import contextlib
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.core import ndjson
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.goal import parse_goal
 from ralph.queue.child import AttemptResult
-from ralph.queue.engine import Record
 from ralph.queue.goals import BatchGoal, MergeMode
 from ralph.queue.merge import pipeline
 from ralph.queue.merge.pipeline import (
@@ -48,15 +46,6 @@ class MergeResult:
     what: MergeFate
     reason: str
     log: str = ""
-
-    def record(self) -> Record:
-        return asdict(self)
-
-
-def recorded_landing(record: Record) -> MergeResult:
-    """Read back what `Landing.record` wrote."""
-    text = ndjson.text
-    return MergeResult(MergeFate(text(record.get("what"))), text(record.get("reason")), text(record.get("log")))
 
 
 def landing_of(outcome: pipeline.Outcome, base: str) -> MergeResult:
