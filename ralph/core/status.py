@@ -1,15 +1,21 @@
-"""Where a live run stands, by its latest events."""
+"""THE fold of a run's events: what the run has used, where its time went, what it is doing and which calls are open.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+Whoever needs one of these feeds events to a `StatusFold`; nobody else adds them up.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ralph.core.activity import gist
 from ralph.core.events import (
+    ApiRetry,
     CheckEnded,
     CheckStarted,
     Event,
+    Guided,
     IterationEnded,
     IterationStarted,
+    Meta,
     RateLimited,
     RunEnded,
     RunStarted,
@@ -22,14 +28,18 @@ from ralph.core.events import (
     ToolEnd,
     ToolOutput,
     ToolStart,
+    TurnEnded,
     Usage,
     Waiting,
 )
 from ralph.core.text import instant
-from ralph.core.usage import Meter
+from ralph.core.usage import Meter, Spend
 
 _OPEN_CALLS = 1000
 """Calls that are known by name while they are open, the oldest ones; what an agent begins beyond them is counted."""
+
+_WHOLE_CALLS = 8
+"""Open calls that are kept with all their input until somebody looks: most have ended by then."""
 
 _LONGEST_GIST = 400
 _UNANNOUNCED = "plain"
@@ -68,8 +78,6 @@ class RunStatus:
     """What all sessions have used that the events told of, and how full the context of the open one is."""
     quota: RateLimited | None = None
     """What was last said of the account's quota, if it is nearly or wholly used up."""
-    announces: bool = True
-    """Whether the agent says that its session has begun."""
 
     @property
     def is_waiting(self) -> bool:
@@ -91,211 +99,238 @@ class RunStatus:
             return f"{self.more_calls:,} call{'' if self.more_calls == 1 else 's'}", self.mood_since
         return (self.mood, self.mood_since) if self.mood else (self.doing, self.since)
 
-    def after(self, event: Event, at: str) -> "RunStatus":
-        match event:
-            case RunStarted():
-                begun = RunStatus("beginning", at, iteration=event.iteration or None)
-                return replace(begun, meter=self.meter.next_session(), announces=event.transcript != _UNANNOUNCED)
-            case IterationStarted():
-                return replace(self._at("in a session", at, self._opening), iteration=event.iteration)._in_session()
-            case SummaryStarted():
-                return self._at("in a session that condenses older iterations", at, self._opening)._in_session()
-            case SessionStarted():
-                return replace(self._thinks(at), since=self.since or at)
-            case Text(tag=Tag.AI):
-                return replace(self, mood="writing", mood_since=at)
-            case Text(tag=Tag.THINK):
-                return self if self.mood == "thinking" else self._thinks(at)
-            case ToolStart():
-                if len(self.calls) >= _OPEN_CALLS:
-                    return replace(self, more_calls=self.more_calls + 1)
-                call = OpenCall(event.id, event.name, gist(event.input)[:_LONGEST_GIST], at)
-                return replace(self, calls=(*self.calls, call))
-            case ToolEnd():
-                rest = tuple(call for call in self.calls if call.id != event.id)
-                more = self.more_calls - (len(rest) == len(self.calls))
-                return replace(self, calls=rest, more_calls=max(0, more), mood="thinking", mood_since=at)
-            case Usage():
-                return replace(self, session=event, meter=self.meter.metered(event))
-            case RateLimited():
-                return replace(self, quota=None if event.status == "allowed" else event)
-            case SessionEnded():
-                return replace(self, doing="finishing a session", since=at, calls=(), more_calls=0, mood="")
-            case IterationEnded(verdict="DONE") | CheckStarted():
-                return self._at("checking", at)
-            case IterationEnded() | SummaryWritten() | CheckEnded():
-                return self._at("between sessions", at)
-            case Waiting(until=None):
-                return replace(self._at(event.reason, at), is_paused=True)
-            case Waiting():
-                return replace(self._at("waiting", at), until=event.until)
-            case RunEnded():
-                return replace(self._at(f"ended: {event.reason}", at), ended=True)
-            case _:
-                return self
 
-    def _at(self, doing: str, at: str, mood: str = "") -> "RunStatus":
-        """The next stretch of the run has begun; what it has used stands. What was waited for is thought to be over."""
-        is_waited_for = self.is_waiting and self.quota is not None and self.quota.status == "rejected"
-        return RunStatus(
-            doing,
-            at,
-            iteration=self.iteration,
-            announces=self.announces,
-            mood=mood,
-            mood_since=at,
-            meter=self.meter,
-            quota=None if is_waited_for else self.quota,
-        )
+@dataclass(frozen=True, slots=True)
+class TimeSpent:
+    """Seconds of each. Calls at the same time count once."""
 
-    @property
-    def _opening(self) -> str:
-        """What is said of a session until it tells of itself."""
-        return "starting" if self.announces else "at work"
-
-    def _in_session(self) -> "RunStatus":
-        return replace(self, meter=self.meter.next_session())
-
-    def _thinks(self, at: str) -> "RunStatus":
-        return replace(self, mood="thinking", mood_since=at)
+    model: float = 0.0
+    """What sessions took, the start of the agent included, while no call was open."""
+    tools: float = 0.0
+    check: float = 0.0
+    waiting: float = 0.0
 
 
 def standing(stamped: Iterable[tuple[Event, str]]) -> RunStatus:
     """Fold the latest events; of a session so busy that none of them begins it, it is known that it goes on."""
-    stands = RunStatus()
+    fold = StatusFold()
     for event, at in stamped:
-        stands = stands.after(event, at)
-    return stands
+        fold.take(event, at)
+    return fold.status
+
+
+_PASSED_OVER = frozenset({ToolOutput, Meta, TurnEnded, ApiRetry, Guided})
+"""Events that change nothing here; of the first two, a busy agent sends thousands."""
 
 
 class StatusFold:
-    """The same fold for who takes in every event and looks now and then: most of what is past by then costs little."""
+    """Takes in every event of a run. A busy agent sends thousands a second, and few look at the status in between.
 
-    def __init__(self, stands: RunStatus) -> None:
-        self._stands = stands
-        self._meter = stands.meter
-        self._used: Usage | None = None
-        self._begun: dict[str, tuple[ToolStart, str]] = {}
-        """Calls that have begun since the last look and are open."""
-        self._mood: tuple[Text | ToolEnd, str] | None = None
+    So taking in an event sets a few attributes, and `status` is made when somebody looks.
+    """
+
+    def __init__(self, doing: str = "in a session", *, spent: Spend | None = None) -> None:
+        """`spent` is what the run has used before the first event."""
+        self.meter = Meter(before=spent or Spend())
+        self.last_end = ""
+        """The row of the failure table that the last session ended with; empty before the first."""
+        self._clock = _Clock()
+        self._stands: RunStatus | None = None
+        self._iteration: int | None = None
+        self._quota: RateLimited | None = None
+        self._announces = True
+        """Whether the agent says that its session has begun."""
+        self._until: float | None = None
+        self._session: Usage | None = None
+        self._more_calls = 0
+        self._calls: dict[str, OpenCall | tuple[ToolStart, str]] = {}
+        self._begin(doing, "")
 
     @property
-    def stands(self) -> RunStatus:
+    def status(self) -> RunStatus:
         """Where the run stands now."""
-        stands = self._stands
-        if self._used is not None:
-            stands = replace(stands, session=self._used, meter=self._meter)
-        for event, at in [*([] if self._mood is None else [self._mood]), *self._begun.values()]:
-            stands = stands.after(event, at)
-        self._stands, self._used, self._mood = stands, None, None
-        self._begun.clear()
-        return stands
+        if self._stands is None:
+            for call_id, call in self._calls.items():
+                if isinstance(call, tuple):
+                    self._calls[call_id] = _open_call(*call)
+            self._stands = RunStatus(
+                self._doing,
+                self._since,
+                self._until,
+                self._session,
+                self._ended,
+                self._is_paused,
+                self._iteration,
+                tuple(call for call in self._calls.values() if isinstance(call, OpenCall)),
+                self._more_calls,
+                self._mood,
+                self._mood_since,
+                self.meter,
+                self._quota,
+            )
+        return self._stands
+
+    @property
+    def times(self) -> TimeSpent:
+        """Where the time went, as far as it is over."""
+        clock = self._clock
+        return TimeSpent(max(0.0, clock.sessions - clock.tools), clock.tools, clock.check, clock.waiting)
+
+    def next_session(self) -> None:
+        """Close the open session, where no event tells that another begins."""
+        self.meter, self._stands = self.meter.next_session(), None
 
     def take(self, event: Event, at: str) -> None:
+        """Take in an event and its time."""
+        if type(event) in _PASSED_OVER:
+            return
+        self._stands = None
         match event:
-            case ToolOutput():
-                pass
-            case ToolStart() if len(self._begun) < _OPEN_CALLS and not self._is_open(event.id):
-                self._begun[event.id] = event, at
-            case ToolEnd() if self._begun.pop(event.id, None) is not None:
-                self._mood = event, at
-            case Text(tag=Tag.THINK) if self._mood is not None and getattr(self._mood[0], "tag", None) is not Tag.AI:
-                pass  # it thinks already
-            case Text():
-                if event.tag is Tag.AI or event.tag is Tag.THINK:
-                    self._mood = event, at
-            case Usage():
-                self._used, self._meter = event, self._meter.metered(event)
-            case _:
-                self._stands = self.stands.after(event, at)
-                self._meter = self._stands.meter
-
-    def _is_open(self, call_id: str) -> bool:
-        calls = self._stands.calls
-        return call_id in self._begun or (bool(calls) and any(call.id == call_id for call in calls))
-
-
-_TELLING = {
-    ToolStart, ToolEnd, IterationStarted, SummaryStarted, SessionEnded, CheckStarted, CheckEnded, Waiting,
-    RunEnded,
-}  # fmt: skip
-_TIMED_CALLS = 1000
-"""Calls that are waited for: an agent may begin them without end."""
-
-
-@dataclass(slots=True)
-class TimeSpent:
-    """Seconds of each. Calls at the same time count once; what a session takes besides its calls is the model's."""
-
-    tools: float = 0.0
-    check: float = 0.0
-    waiting: float = 0.0
-    _sessions: float = 0.0
-    _session_began: float | None = None
-    _calls_began: float | None = None
-    _wait_began: float | None = None
-    _check_began: float | None = None
-    _open: set[str] | None = None
-
-    @property
-    def model(self) -> float:
-        """What sessions took, the start of the agent included, while no call was open."""
-        return max(0.0, self._sessions - self.tools)
-
-    def __call__(self, events: Sequence[Event], at: str, _lines: bytes = b"") -> None:
-        """Take in events of one moment."""
-        telling = [event for event in events if type(event) in _TELLING]
-        if telling and (now := instant(at)) is not None:
-            for event in telling:
-                self._take(event, now)
-
-    def _take(self, event: Event, now: float) -> None:
-        if self._wait_began is not None:
-            self.waiting += max(0.0, now - self._wait_began)
-            self._wait_began = None
-        match event:
-            case IterationStarted() | SummaryStarted():
-                self._session_began = now
             case ToolStart():
-                self._call_begins(event.id, now)
+                self._call_starts(event, at)
             case ToolEnd():
-                self._call_ends(event.id, now)
+                self._call_ends(event, at)
+            case Text(tag=Tag.AI):
+                self._mood, self._mood_since = "writing", at
+            case Text():
+                if event.tag is Tag.THINK and self._mood != "thinking":
+                    self._mood, self._mood_since = "thinking", at
+            case Usage():
+                self._session, self.meter = event, self.meter.metered(event)
+            case RateLimited():
+                self._quota = None if event.status == "allowed" else event
+            case _:
+                self._take_milestone(event, at)
+
+    def _take_milestone(self, event: Event, at: str) -> None:
+        """Take in an event of which a session or a run has few."""
+        match event:
+            case RunStarted():
+                self._begin("beginning", at)
+                self._mood_since, self._quota, self._iteration = "", None, event.iteration or None
+                self._announces = event.transcript != _UNANNOUNCED
+                self.next_session()
+            case IterationStarted() | SummaryStarted():
+                self._begin_session(event, at)
+            case SessionStarted():
+                self._mood, self._mood_since, self._since = "thinking", at, self._since or at
             case SessionEnded():
-                self._end_session(now)
+                self._drop_calls(at)
+                self._clock.end_session(at)
+                self._doing, self._since, self._mood, self.last_end = "finishing a session", at, "", event.end
+            case IterationEnded(verdict="DONE"):
+                self._begin("checking", at)
             case CheckStarted():
-                self._check_began = now
+                self._begin("checking", at)
+                self._clock.start_check(at)
             case CheckEnded():
-                self.check += event.seconds
-                self._check_began = None
-            case RunEnded():
-                self._end_session(now)
-                if self._check_began is not None:  # it was cut off
-                    self.check += max(0.0, now - self._check_began)
+                self._begin("between sessions", at)
+                self._clock.end_check(event.seconds)
+            case IterationEnded() | SummaryWritten():
+                self._begin("between sessions", at)
             case Waiting():
-                self._wait_began = now
+                self._begin(event.reason if event.until is None else "waiting", at)
+                self._until, self._is_paused = event.until, event.until is None
+                self._clock.start_wait(at)
+            case RunEnded():
+                self._begin(f"ended: {event.reason}", at)
+                self._ended = True
+                self._clock.end(at)
             case _:
                 pass
 
-    def _call_begins(self, call: str, now: float) -> None:
-        self._open = self._open or set()
-        if not self._open:
-            self._calls_began = now
-        if len(self._open) < _TIMED_CALLS:
-            self._open.add(call)
+    def _begin(self, doing: str, at: str, mood: str = "") -> None:
+        """Begin the next stretch of the run; what it has used stands. What was waited for is thought to be over."""
+        if self._until is not None and self._quota is not None and self._quota.status == "rejected":
+            self._quota = None
+        self._drop_calls(at)
+        self._clock.end_wait(at)
+        self._doing, self._since, self._mood, self._mood_since = doing, at, mood, at
+        self._until, self._session, self._ended, self._is_paused = None, None, False, False
 
-    def _call_ends(self, call: str, now: float) -> None:
-        if self._open:
-            self._open.discard(call)
-            if not self._open:
-                self._end_calls(now)
+    def _begin_session(self, event: IterationStarted | SummaryStarted, at: str) -> None:
+        opening = "starting" if self._announces else "at work"  # until it tells of itself
+        if isinstance(event, IterationStarted):
+            self._begin("in a session", at, opening)
+            self._iteration = event.iteration
+        else:
+            self._begin("in a session that condenses older iterations", at, opening)
+        self.next_session()
+        self._clock.start_session(at)
 
-    def _end_calls(self, now: float) -> None:
-        if self._calls_began is not None:
-            self.tools += max(0.0, now - self._calls_began)
-        self._calls_began, self._open = None, None
+    def _call_starts(self, event: ToolStart, at: str) -> None:
+        if event.id in self._calls:
+            return  # an id names one call: what is said of it again is no second one
+        if len(self._calls) >= _OPEN_CALLS:
+            self._more_calls += 1
+            return
+        if not self._calls:
+            self._clock.start_calls(at)
+        self._calls[event.id] = (event, at) if len(self._calls) < _WHOLE_CALLS else _open_call(event, at)
 
-    def _end_session(self, now: float) -> None:
-        self._end_calls(now)
-        if self._session_began is not None:
-            self._sessions += max(0.0, now - self._session_began)
-        self._session_began = None
+    def _call_ends(self, event: ToolEnd, at: str) -> None:
+        self._mood, self._mood_since = "thinking", at
+        if self._calls.pop(event.id, None) is None:
+            self._more_calls = max(0, self._more_calls - 1)
+        elif not self._calls:
+            self._clock.end_calls(at)
+
+    def _drop_calls(self, at: str) -> None:
+        if self._calls:
+            self._calls.clear()
+            self._clock.end_calls(at)
+        self._more_calls = 0
+
+
+def _open_call(event: ToolStart, at: str) -> OpenCall:
+    return OpenCall(event.id, event.name, gist(event.input)[:_LONGEST_GIST], at)
+
+
+class _Clock:
+    """Adds up the stretches of a run. One that begins or ends at a stamp that is no time counts for nothing."""
+
+    def __init__(self) -> None:
+        self.sessions = self.tools = self.check = self.waiting = 0.0
+        self._session: float | None = None
+        self._calls: float | None = None
+        self._check: float | None = None
+        self._wait: float | None = None
+
+    def start_session(self, at: str) -> None:
+        self._session = instant(at)
+
+    def end_session(self, at: str) -> None:
+        self.sessions += _passed(self._session, at)
+        self._session = None
+
+    def start_calls(self, at: str) -> None:
+        self._calls = instant(at)
+
+    def end_calls(self, at: str) -> None:
+        self.tools += _passed(self._calls, at)
+        self._calls = None
+
+    def start_check(self, at: str) -> None:
+        self._check = instant(at)
+
+    def end_check(self, seconds: float) -> None:
+        self.check += seconds
+        self._check = None
+
+    def start_wait(self, at: str) -> None:
+        self._wait = instant(at)
+
+    def end_wait(self, at: str) -> None:
+        self.waiting += _passed(self._wait, at)
+        self._wait = None
+
+    def end(self, at: str) -> None:
+        """End the session, and the check that was cut off."""
+        self.end_session(at)
+        self.check += _passed(self._check, at)
+        self._check = None
+
+
+def _passed(began: float | None, at: str) -> float:
+    now = None if began is None else instant(at)
+    return 0.0 if began is None or now is None else max(0.0, now - began)

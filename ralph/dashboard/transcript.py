@@ -10,7 +10,7 @@ from pathlib import Path
 from ralph.core.events import Event, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import NotARecord, parse_event
-from ralph.core.status import RunStatus
+from ralph.core.status import RunStatus, StatusFold
 from ralph.core.usage import Meter, Spend
 from ralph.dashboard.board import TranscriptPage
 from ralph.queue.news import GoalStatus
@@ -116,7 +116,7 @@ class Reading:
         self._directory, self._root = directory, str(root)
         self._run = RunFile(directory / "events.ndjson", _MOST_BYTES)
         self._telling = TonedTelling(Detail.VERBOSE if detailed else Detail.NORMAL, self._root)
-        self._stands: RunStatus | None = None
+        self._fold: StatusFold | None = None
         self._lines: deque[Line] = deque(maxlen=_MOST_LINES)
         self._rows: list[Line] = []
         self._left_out = 0
@@ -134,9 +134,9 @@ class Reading:
         """
         if columns != self._columns:
             self._columns, self._rows, self._left_out = columns, [], 0
-            self._fold(list(self._lines))
+            self._wrap(list(self._lines))
         self._take()
-        if self._stands is None:
+        if self._fold is None:
             return TranscriptPage(self.goal, note=self._why_nothing())
         return TranscriptPage(self.goal, self._rows, self._left_out, self._status(columns, now, seconds, sight))
 
@@ -146,19 +146,20 @@ class Reading:
         return f"no run of it is to be found on this machine, at\n{self._directory}"
 
     def _status(self, columns: int, now: float, seconds: float | None, sight: GoalStatus | None) -> Line:
-        if self._stands is None or self._stands.ended:
+        if self._fold is None or self._fold.status.ended:
             return ()
-        stands = _whole(self._stands, sight, is_known=not self._run.skipped)
+        stands = _whole(self._fold.status, sight, is_known=not self._run.skipped)
         return status_line(stands, columns=columns, now=now, seconds=seconds, root=self._root)
 
     def _take(self) -> None:
         for line in self._run.lines(_AT_ONCE):
             if (told := event_in(line)) is None:
                 continue
-            if self._stands is None:
+            if self._fold is None:
+                self._fold = StatusFold()
                 self._begin()
             event, at = told
-            self._stands = (self._stands or RunStatus()).after(event, at)
+            self._fold.take(event, at)
             said = framed(event, at)
             self._keep(self._telling.lines(event, at) if said is None else toned(said))
 
@@ -168,9 +169,9 @@ class Reading:
 
     def _keep(self, lines: list[Line]) -> None:
         self._lines.extend(lines)
-        self._fold(lines)
+        self._wrap(lines)
 
-    def _fold(self, lines: Iterable[Line]) -> None:
+    def _wrap(self, lines: Iterable[Line]) -> None:
         for line in lines:
             self._rows += folded(line, self._columns)
         if (more := len(self._rows) - _MOST_ROWS) > 0:

@@ -82,7 +82,7 @@ class AttemptTask:
             env=self._rules.env,
             flags=["--trust-envrc"] if goal.trust_envrc else [],
             stop_requests=lambda: self._controls.requests(goal),
-            observe=lambda event, at, spend: self._observe(goal, event, at, spend),
+            observe=lambda event, stands: self._observe(goal, event, stands),
             at_work=lambda child: self._controls.at_work(goal, child),
         )
         if (over := unheard_end(goal, kit)) is not None:
@@ -170,12 +170,12 @@ class AttemptTask:
         if told not in before:  # a worker may have been cut off here
             self._store.comment(goal, RALPH, told)
 
-    def _observe(self, goal: BatchGoal, event: Event, at: str, spend: Spend) -> None:
-        live = self._controls.live[goal.id]
+    def _observe(self, goal: BatchGoal, event: Event, stands: RunStatus) -> None:
+        live, spend = self._controls.live[goal.id], stands.meter.total
         if isinstance(event, RunStarted) and event.cost_usd is not None and event.tokens is not None:
             live = replace(live, before=_in_all(goal, event.run, event.cost_usd, event.tokens))
         used = {"cost_usd": live.before.cost_usd + spend.cost_usd, "tokens": live.before.tokens + spend.tokens}
-        now = replace(live, standing=live.standing.after(event, at), **used)
+        now = replace(live, standing=stands, **used)
         self._controls.live[goal.id] = now
         match event:
             case Usage():

@@ -13,16 +13,12 @@ from ralph.core.events import (
     CheckEnded,
     Event,
     IterationEnded,
-    IterationStarted,
     RunStarted,
-    SessionEnded,
-    SummaryStarted,
-    Usage,
 )
 from ralph.core.goal import worded_anew
 from ralph.core.records import NotARecord, parse_event
+from ralph.core.status import RunStatus, StatusFold
 from ralph.core.text import both_ends
-from ralph.core.usage import Meter, Spend
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
@@ -133,8 +129,8 @@ class AttemptKit:
     """Flags of `ralph run` beyond those that the goal's own settings make."""
     stop_requests: Callable[[], int]
     """0: go on; 1: stop; 2: at once."""
-    observe: Callable[[Event, str, Spend], None]
-    """Called with each event of the child's, its time, and what its run has used since this start."""
+    observe: Callable[[Event, RunStatus], None]
+    """Called with each event of the child's, and where its run stands then; that counts from this start."""
     at_work: Callable[[Leashed], AbstractContextManager[None]]
     """Entered while the child is at work: other threads may then ask it to end."""
 
@@ -209,10 +205,10 @@ class _Heard:
     """What a child has said so far."""
 
     def __init__(self, goal: BatchGoal, kit: AttemptKit) -> None:
-        self.run, self.account, self.end, self.check = goal.run, "", "", ""
+        self.run, self.account, self.check = goal.run, "", ""
         self.iterations = 0
         self.begun = False
-        self._meter = Meter()
+        self.fold = StatusFold("starting")
         self._goal, self._kit = goal, kit
 
     def hear(self, line: bytes) -> None:
@@ -220,19 +216,14 @@ class _Heard:
             event, at = parse_event(line)
         except NotARecord:
             return  # of a newer ralph, or none of ralph's
+        self.fold.take(event, at)
         self._take_in(event)
-        self._kit.observe(event, at, self._meter.total)
+        self._kit.observe(event, self.fold.status)
 
     def _take_in(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self.run, self.account, self.begun = event.run, event.agent, True
-            case Usage():
-                self._meter = self._meter.metered(event)
-            case IterationStarted() | SummaryStarted():
-                self._meter = self._meter.next_session()
-            case SessionEnded():
-                self.end = event.end
             case CheckEnded():
                 self.check = "" if event.exit_code == 0 else both_ends(event.output, _LONGEST)
             case IterationEnded():
@@ -251,7 +242,7 @@ def _outcome(exit_code: int, heard: _Heard, premises: QueuePaths, goal: BatchGoa
     result = read_result(directory) if heard.begun else None
     why = _why(exit_code, premises, goal)
     plain = AttemptResult(
-        exit_code, why, run=heard.run, iterations=heard.iterations, end=heard.end, account=heard.account,
+        exit_code, why, run=heard.run, iterations=heard.iterations, end=heard.fold.last_end, account=heard.account,
         check=heard.check,
     )  # fmt: skip
     if result is None or result.exit_code != exit_code:

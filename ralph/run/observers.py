@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.core.errors import fault_of
-from ralph.core.events import Event, IterationEnded, IterationStarted, SessionEnded, SummaryStarted, Usage, Waiting
+from ralph.core.events import Event, IterationEnded, Waiting
 from ralph.core.failures import End
 from ralph.core.goal import Goal
 from ralph.core.run import RunResult
+from ralph.core.status import StatusFold
 from ralph.core.text import timestamp
-from ralph.core.usage import Meter, Spend
+from ralph.core.usage import Spend
 from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
 from ralph.ui.terminal import Output, visible
 
@@ -88,20 +89,14 @@ Screen = Callable[[Sequence[Event], str, bytes], None]
 """Shows events of one moment, given also as the lines that were journaled."""
 
 
-_TELLING = frozenset({Usage, IterationStarted, SummaryStarted, SessionEnded})
-"""Events that the recorder itself takes note of; of the others, a busy agent sends thousands."""
-
-
 class Recorder:
-    """Journals events (that must succeed), counts them, then shows them (that may fail).
+    """Journals events (that must succeed), folds them into `status`, then shows them (that may fail).
 
     What was read together is recorded together: a busy agent's events would else cost a write each, and one to show.
     """
 
     def __init__(self, log: EventLog, *, now: Callable[[], float], spent: Spend, screens: Sequence[Screen]) -> None:
-        self.meter = Meter(before=spent)
-        self.last_end = ""
-        """The row of the failure table that the last session of this start ended with; empty before the first."""
+        self.status = StatusFold(spent=spent)
         self._log = log
         self._now = now
         self._screens = list(screens)
@@ -110,14 +105,7 @@ class Recorder:
         at = timestamp(self._now())
         lines = self._log.write_events(events, at)
         for event in events:
-            if type(event) not in _TELLING:
-                continue
-            if isinstance(event, Usage):
-                self.meter = self.meter.metered(event)
-            elif isinstance(event, IterationStarted | SummaryStarted):
-                self.meter = self.meter.next_session()
-            elif isinstance(event, SessionEnded):
-                self.last_end = event.end
+            self.status.take(event, at)
         for screen in list(self._screens):
             if fault_of(partial(screen, events, at, lines)) is not None:  # a screen may fail, and never stops a run
                 self._screens.remove(screen)

@@ -103,8 +103,8 @@ def _unheld(agent: ChosenAgent) -> Lines:
         yield "note", f"modes.worker.system_prompt_file is not used: {chosen.agent} does not take one"
 
 
-def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: TimeSpent, *, continued: bool) -> Lines:
-    """The last words of a run, as labelled lines; `seconds` and `watch` are of this start, all else of the run."""
+def farewell(result: RunResult, prepared: Prepared, seconds: float, times: TimeSpent, *, continued: bool) -> Lines:
+    """The last words of a run, as labelled lines; `seconds` and `times` are of this start, all else of the run."""
     run = result.run
     facts = [plural(len(run.history.iterations), "iteration")]
     if run.failed:
@@ -113,7 +113,7 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float, watch: TimeS
     yield "", ""
     yield "result", _ending(result, prepared)
     yield "", " · ".join(facts)
-    yield "time", _times(seconds, watch) + (" (this start)" if continued else "")
+    yield "time", _times(seconds, times) + (" (this start)" if continued else "")
     if changes := size_of_changes(prepared.repo.root, run.base):
         yield "changed", changes
     yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
@@ -139,9 +139,9 @@ def next_steps(result: RunResult, prepared: Prepared) -> Iterator[str]:
         yield f"go on where it ended: {_again()}"
 
 
-def _times(seconds: float, watch: TimeSpent) -> str:
+def _times(seconds: float, times: TimeSpent) -> str:
     """How long it took, and what for; what was not there is not said."""
-    parts = {"model": watch.model, "tools": watch.tools, "check": watch.check, "waiting": watch.waiting}
+    parts = {"model": times.model, "tools": times.tools, "check": times.check, "waiting": times.waiting}
     split = ", ".join(f"{name} {format_duration(part)}" for name, part in parts.items() if part)
     return f"{format_duration(seconds)}: {split}" if split else format_duration(seconds)
 

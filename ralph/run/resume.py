@@ -12,9 +12,10 @@ from ralph.core.errors import BlockedError, UsageError
 from ralph.core.events import SessionStarted, Usage
 from ralph.core.ndjson import Oversized, lines_in
 from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
+from ralph.core.status import StatusFold
 from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money, timestamp
-from ralph.core.usage import Meter, Spend
+from ralph.core.usage import Spend
 from ralph.run import summarizer
 from ralph.run.agent import estimate, own_log_of
 from ralph.run.prepare import Prepared
@@ -78,7 +79,7 @@ def spend_in_log(
     log: Path, transcript: Transcript, price: Callable[[Usage], Usage], recall: Callable[[str], Sequence[bytes]]
 ) -> Spend:
     """Count what a session reported in its raw log, as when it ran; `recall` adds what the agent kept itself."""
-    meter, session = Meter(), ""
+    fold, session = StatusFold(), ""
 
     def lines() -> Iterator[bytes | Oversized]:
         with log.open("rb") as file:
@@ -88,12 +89,12 @@ def spend_in_log(
     for event in events_in(lines(), transcript):
         match event:
             case Usage():
-                meter = meter.metered(price(event))
+                fold.take(price(event), "")
             case SessionStarted():
                 session = event.session_id
             case _:
                 pass
-    return meter.total
+    return fold.meter.total
 
 
 def _trusted(recorded: Iteration | None, committed: Iteration) -> Iteration:

@@ -45,7 +45,6 @@ class RunStart:
         self.lock = RepoLock(directory, self.goal.name, asked.place.root)
         self.journal = Journal(directory / self.goal.name)
         self.windows = ProjectLinks(asked.place.root)
-        self.watch = TimeSpent()
         self.stage = AgentHost(asked.place.root, _detail(asked.flags), as_json=asked.flags.json)
         self.notices = RunNotices(self.goal, asked.place.root)
 
@@ -69,7 +68,7 @@ class RunStart:
                 held.callback(self.journal.close)
                 held.enter_context(self._live_view(run))
                 self.notices.begin(self.settings.notify, self.asked.env, run.id)
-                screens = [self.workplace.show_session, self.notices.screen, self.watch]
+                screens = [self.workplace.show_session, self.notices.screen]
                 recorder = self.stage.recorder(self.journal, spent=run.spend, screens=screens)
                 self._open(run, recorder, [*ended, *restored, *noted, *said])
             return self._pursue(run, recorder)
@@ -252,14 +251,14 @@ class RunStart:
         self.workplace.save(result.run, result.exit_code, durable=True)
         if result.exit_code == STALLED:
             replace_file(self.journal.dossier, self._dossier(result))
-        self.journal.write_result(result, self._head(), recorder.last_end)
+        self.journal.write_result(result, self._head(), recorder.status.last_end)
         recorder(RunEnded(result.exit_code, result.reason, result.proven))
         self.notices.ended(result, next_steps(result, self.prepared))
-        self._say_farewell(result)
+        self._say_farewell(result, recorder.status.times)
         return result.exit_code
 
-    def _say_farewell(self, result: RunResult) -> None:
-        self.stage.say(farewell(result, self.prepared, self.stage.seconds, self.watch, continued=self._is_continued))
+    def _say_farewell(self, result: RunResult, times: TimeSpent) -> None:
+        self.stage.say(farewell(result, self.prepared, self.stage.seconds, times, continued=self._is_continued))
 
     def _dossier(self, result: RunResult) -> str:
         logs = self.journal.logs
@@ -280,10 +279,10 @@ class RunStart:
         code = error.exit_code if isinstance(error, RalphError) else 3
         result = RunResult(self.workplace.last_saved, code, str(error), proven=False)
         with contextlib.suppress(DiskError):
-            self.journal.write_result(result, self._head(), recorder.last_end)
+            self.journal.write_result(result, self._head(), recorder.status.last_end)
             recorder(RunEnded(result.exit_code, result.reason, result.proven))
         self.notices.ended(result, next_steps(result, self.prepared))
-        self._say_farewell(result)
+        self._say_farewell(result, recorder.status.times)
 
     def _end_notices(self) -> None:
         if fault := self.notices.close():

@@ -140,12 +140,12 @@ class Understand:
                 recorder(RunEnded(1, str(fault), proven=False))
             raise fault from error
         recorder(RunEnded(survey.exit_code, survey.reason, proven=False))
-        self.stage.say(self._farewell(survey, recorder.meter.total))
+        self.stage.say(self._farewell(survey, recorder.status.meter.total))
         return survey.exit_code
 
     def _kit(self, recorder: Recorder) -> ScoutKit:
         def open_logs() -> LogFiles:
-            recorder.meter = recorder.meter.next_session()
+            recorder.status.next_session()
             return self.journal.log_files(self.agent.settings.agent, "scout", 1, timestamp(time.time()))
 
         return ScoutKit(

@@ -74,7 +74,7 @@ class Workspace:
             same_tree=lambda commits, other: same_tree(self.repo.root, commits, other),
             elsewhere=lambda: elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
             observe=recorder,
-            meter=lambda: recorder.meter,
+            meter=lambda: recorder.status.meter,
             helm=Steering(self._hear),
             patience=self.stage.patience(recorder),
             elapsed=lambda: self.stage.seconds,
@@ -99,7 +99,7 @@ class Workspace:
             store=self._store_summary,
             save=self.save,
             observe=recorder,
-            meter=lambda: recorder.meter,
+            meter=lambda: recorder.status.meter,
             new_id=lambda: str(uuid.uuid4()),
             leave_if_interrupted=self.stage.patience(recorder).leave_if_interrupted,
         )

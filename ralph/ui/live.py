@@ -11,8 +11,8 @@ from typing import TextIO
 from ralph.core.errors import fault_of
 from ralph.core.events import Event, SessionEnded, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
 from ralph.core.limits import Limits
-from ralph.core.status import RunStatus, StatusFold
-from ralph.core.usage import Meter, Spend
+from ralph.core.status import StatusFold
+from ralph.core.usage import Spend
 from ralph.ui.console import Console
 from ralph.ui.draw import Line, Tone
 from ralph.ui.footer import Footer, RunKeys, status_line
@@ -249,7 +249,7 @@ class _Drawing:
         self.closing = threading.Event()
         self._ground, self._course, self._reins = ground, course, reins
         self._telling = TonedTelling(reins.detail, course.root)
-        self._track = StatusFold(RunStatus(meter=Meter(before=course.spent)))
+        self._status = StatusFold(spent=course.spent)
         self._foot = Footer(ground.outlet, colour=ground.colour)
         self.undrawn: list[Taken] = []
         """What was taken, and is not on the screen yet: should the view break, it is told in plain lines."""
@@ -275,7 +275,7 @@ class _Drawing:
     def _turn(self, keyboard: Keyboard, keys: Sequence[str]) -> None:
         if Key.SUSPEND in keys:
             self._suspend(keyboard)
-        self._reins.press_all([key for key in keys if key is not Key.SUSPEND], self._track.stands)
+        self._reins.press_all([key for key in keys if key is not Key.SUSPEND], self._status.status)
         self._telling.detail = self._reins.detail
         self._look_who_was_here(keyboard)
         if not self._foot.is_clear:  # what waits too long is counted, and told; what is rare is drawn later
@@ -322,7 +322,7 @@ class _Drawing:
             if isinstance(item, Paragraph):
                 lines += toned(item)
                 continue
-            self._track.take(item, at)
+            self._status.take(item, at)
             if passed_over:
                 plan = self._telling.lines_passed_over(item, at)
                 lines += plan if len(lines) < room else ()
@@ -338,7 +338,7 @@ class _Drawing:
 
     def _rows(self, keyboard: Keyboard) -> list[Line]:
         """The foot: where the run stands, and what keys do."""
-        course, columns, stands = self._course, self._foot.size[0] - 1, self._track.stands
+        course, columns, stands = self._course, self._foot.size[0] - 1, self._status.status
         status = status_line(
             stands,
             columns=columns,

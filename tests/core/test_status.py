@@ -26,7 +26,8 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.status import RunStatus, StatusFold, standing
+from ralph.core.status import StatusFold, standing
+from ralph.core.usage import Spend
 from tests.support.rows import rows
 
 BEGUN = IterationStarted(1, "s", "log")
@@ -75,70 +76,107 @@ def at(number: int) -> str:
     return f"2026-11-16T00:00:{number:02}.000Z"
 
 
+def folded(*stamped: tuple[Event, str]) -> StatusFold:
+    fold = StatusFold()
+    for event, when in stamped:
+        fold.take(event, when)
+    return fold
+
+
 def test_the_oldest_open_call_is_what_goes_on() -> None:
-    stands = standing([(BEGUN, at(0)), (NAMED, at(1))])
-    assert stands.activity == ("thinking", at(1))
-    first, second = ToolStart("a", "Bash", {"command": "make"}), ToolStart("b", "Read", {"file_path": "x"})
-    stands = stands.after(first, at(2)).after(second, at(3))
-    assert stands.activity == ("Bash make (and 1 more)", at(2))
-    assert stands.tool == "Bash"
-    stands = stands.after(ToolEnd("a", ToolStatus.OK), at(4))
-    assert stands.activity == ("Read x", at(3))
-    stands = stands.after(ToolEnd("b", ToolStatus.OK), at(5)).after(Text(Tag.AI, "so"), at(6))
-    assert stands.activity == ("writing", at(6))
+    fold = folded((BEGUN, at(0)), (NAMED, at(1)))
+    assert fold.status.activity == ("thinking", at(1))
+    fold.take(ToolStart("a", "Bash", {"command": "make"}), at(2))
+    fold.take(ToolStart("b", "Read", {"file_path": "x"}), at(3))
+    assert fold.status.activity == ("Bash make (and 1 more)", at(2))
+    assert fold.status.tool == "Bash"
+    fold.take(ToolEnd("a", ToolStatus.OK), at(4))
+    assert fold.status.activity == ("Read x", at(3))
+    fold.take(ToolEnd("b", ToolStatus.OK), at(5))
+    fold.take(Text(Tag.AI, "so"), at(6))
+    assert fold.status.activity == ("writing", at(6))
 
 
 def test_calls_that_never_end_are_not_all_kept_but_counted() -> None:
-    stands = standing((ToolStart(str(number), "Bash", {"command": "x" * 10_000}), at(0)) for number in range(1030))
-    assert [call.id for call in stands.calls] == [str(number) for number in range(1000)]
-    assert len(stands.calls[0].about) < 1000
-    assert stands.activity[0].endswith(" (and 1,029 more)")
+    fold = folded(*((ToolStart(str(number), "Bash", {"command": "x" * 10_000}), at(0)) for number in range(1030)))
+    assert [call.id for call in fold.status.calls] == [str(number) for number in range(1000)]
+    assert len(fold.status.calls[0].about) < 1000
+    assert fold.status.activity[0].endswith(" (and 1,029 more)")
     for number in [*range(1000), *range(1005, 1030)]:
-        stands = stands.after(ToolEnd(str(number), ToolStatus.OK), at(1))
-    assert stands.activity == ("5 calls", at(1))
+        fold.take(ToolEnd(str(number), ToolStatus.OK), at(1))
+    assert fold.status.activity == ("5 calls", at(1))
     for number in range(1000, 1005):
-        stands = stands.after(ToolEnd(str(number), ToolStatus.OK), at(2))
-    assert stands.activity == ("thinking", at(2))
+        fold.take(ToolEnd(str(number), ToolStatus.OK), at(2))
+    assert fold.status.activity == ("thinking", at(2))
 
 
 def test_of_thirty_calls_all_are_counted_and_the_first_ones_known_when_the_last_have_ended() -> None:
-    stands = standing((ToolStart(str(number), "Bash", {"command": f"make {number}"}), at(0)) for number in range(30))
-    assert stands.activity[0] == "Bash make 0 (and 29 more)"
+    fold = folded(*((ToolStart(str(number), "Bash", {"command": f"make {number}"}), at(0)) for number in range(30)))
+    assert fold.status.activity[0] == "Bash make 0 (and 29 more)"
     for number in range(29, 9, -1):
-        stands = stands.after(ToolEnd(str(number), ToolStatus.OK), at(1))
-    assert stands.activity[0] == "Bash make 0 (and 9 more)"
+        fold.take(ToolEnd(str(number), ToolStatus.OK), at(1))
+    assert fold.status.activity[0] == "Bash make 0 (and 9 more)"
+
+
+def test_a_call_that_is_announced_again_is_no_second_one() -> None:
+    twice = [(ToolStart("a", "Bash", {"command": "make"}), at(number)) for number in range(2)]
+    fold = folded(*twice)
+    assert fold.status.activity == ("Bash make", at(0))
+    fold.take(ToolEnd("a", ToolStatus.OK), at(5))
+    assert fold.times.tools == 5.0
 
 
 def test_what_is_used_adds_up_over_sessions() -> None:
     used = [Usage(10, 5, 15, cost_usd=0.25, context_pct=40.0), Usage(20, 5, 25, cost_usd=0.5, context_pct=50.0)]
     first: list[Event] = [BEGUN, *used, IterationEnded(1, "CONTINUE", "c", 0.5, 50.0, "x")]
-    stands = standing((event, at(0)) for event in first)
+    fold = folded(*((event, at(0)) for event in first))
+    stands = fold.status
     assert (stands.meter.total.cost_usd, stands.meter.context_pct, stands.iteration) == (0.5, 50.0, 1)
-    stands = stands.after(IterationStarted(2, "t", "log"), at(1)).after(used[0], at(2))
+    fold.take(IterationStarted(2, "t", "log"), at(1))
+    fold.take(used[0], at(2))
+    stands = fold.status
     assert (stands.meter.total.cost_usd, stands.meter.total.tokens, stands.iteration) == (0.75, 40, 2)
 
 
+def test_what_was_used_before_counts_and_a_session_can_be_closed_without_an_event() -> None:
+    fold = StatusFold(spent=Spend(1.0, 100))
+    fold.take(Usage(total_tokens=10, cost_usd=0.5), at(0))
+    fold.next_session()
+    fold.take(Usage(total_tokens=20, cost_usd=0.25), at(1))
+    assert fold.status.meter == fold.meter
+    assert (fold.meter.total.cost_usd, fold.meter.total.tokens, fold.meter.session.tokens) == (1.75, 130, 20)
+
+
+def test_how_the_last_session_ended_is_known_until_the_next_one_ends() -> None:
+    fold = folded((BEGUN, at(0)))
+    assert fold.last_end == ""
+    fold.take(SessionEnded("s", "crashed", "", "", False, 1, "log"), at(1))
+    fold.take(BEGUN, at(2))
+    assert fold.last_end == "crashed"
+
+
+WARNED = (RateLimited("allowed_warning", None, "weekly", 0.9), at(1))
+MET = (RateLimited("rejected", None, "weekly"), at(1))
+
+
 def test_a_quota_that_nears_its_end_is_known_until_it_is_fine_again() -> None:
-    warned = standing([(BEGUN, at(0)), (RateLimited("allowed_warning", None, "weekly", 0.9), at(1))])
-    assert warned.after(IterationStarted(2, "t", "log"), at(2)).quota is not None
-    assert warned.after(RateLimited("allowed", None, "weekly"), at(3)).quota is None
+    assert standing([(BEGUN, at(0)), WARNED, (IterationStarted(2, "t", "log"), at(2))]).quota is not None
+    assert standing([(BEGUN, at(0)), WARNED, (RateLimited("allowed", None, "weekly"), at(3))]).quota is None
 
 
 def test_a_quota_that_was_waited_for_is_not_said_to_be_used_up_any_more() -> None:
-    met = standing([(BEGUN, at(0)), (RateLimited("rejected", None, "weekly"), at(1))])
-    waiting = met.after(SessionEnded("s", "ok", "", "", False, 0, "log"), at(2)).after(Waiting("quota", 9.0), at(3))
-    assert met.quota == waiting.quota == RateLimited("rejected", None, "weekly")
-    assert waiting.after(IterationStarted(2, "t", "log"), at(9)).quota is None
-    warned = standing([(BEGUN, at(0)), (RateLimited("allowed_warning", None, "weekly", 0.9), at(1))])
-    assert warned.after(Waiting("the network", 9.0), at(3)).after(BEGUN, at(9)).quota is not None, (
-        "that wait ends no quota"
-    )
+    fold = folded((BEGUN, at(0)), MET, (SessionEnded("s", "ok", "", "", False, 0, "log"), at(2)))
+    fold.take(Waiting("quota", 9.0), at(3))
+    assert fold.status.quota == MET[0]
+    fold.take(IterationStarted(2, "t", "log"), at(9))
+    assert fold.status.quota is None
+    warned = standing([(BEGUN, at(0)), WARNED, (Waiting("the network", 9.0), at(3)), (BEGUN, at(9))])
+    assert warned.quota is not None, "that wait ends no quota"
 
 
 def test_a_pause_is_no_wait() -> None:
-    paused = standing([(Waiting("paused", None), at(0))])
-    assert paused.is_paused
-    assert not paused.after(BEGUN, at(1)).is_paused
+    assert standing([(Waiting("paused", None), at(0))]).is_paused
+    assert not standing([(Waiting("paused", None), at(0)), (BEGUN, at(1))]).is_paused
 
 
 _IDS = st.sampled_from("abc")
@@ -163,20 +201,18 @@ _EVENTS = st.one_of(
 )
 @example([(Text(Tag.THINK, "x"), False), (Text(Tag.THINK, "y"), False)])
 def test_who_looks_now_and_then_sees_what_who_looks_always_sees(events: list[tuple[Event, bool]]) -> None:
-    stands, track = RunStatus(), StatusFold(RunStatus())
+    always, seldom = StatusFold(), StatusFold()
     for number, (event, looks) in enumerate(events):
-        stands = stands.after(event, str(number))
-        track.take(event, str(number))
+        always.take(event, str(number))
+        seldom.take(event, str(number))
+        stands = always.status
         if looks:
-            assert track.stands == stands
-    assert track.stands == stands
+            assert seldom.status == stands
+    assert seldom.status == always.status
 
 
 def test_of_calls_without_end_as_much_is_known_however_seldom_one_looks() -> None:
-    stands, track = RunStatus(), StatusFold(RunStatus())
     ends = [ToolEnd(number, ToolStatus.OK) for number in ("45", "1045", "1046")]
-    for event in [*(ToolStart(str(number), "Bash") for number in range(1050)), *ends]:
-        stands = stands.after(event, "now")
-        track.take(event, "now")
-    assert track.stands == stands
+    events = [*(ToolStart(str(number), "Bash") for number in range(1050)), *ends]
+    stands = standing((event, "now") for event in events)
     assert (len(stands.calls), stands.more_calls) == (999, 48)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import pytest
 
 from ralph.core.events import (
@@ -20,17 +22,17 @@ from ralph.core.events import (
     ToolStatus,
     Waiting,
 )
-from ralph.core.status import TimeSpent
+from ralph.core.status import StatusFold, TimeSpent
 
 BEGUN = IterationStarted(1, "s", "log")
 GONE = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")
 
 
 def watched(*stamped: tuple[int, Event]) -> tuple[float, float, float, float]:
-    watch = TimeSpent()
+    fold = StatusFold()
     for second, event in stamped:
-        watch([event], f"2026-11-16T00:00:{second:02}.000Z")
-    return watch.model, watch.tools, watch.check, watch.waiting
+        fold.take(event, f"2026-11-16T00:00:{second:02}.000Z")
+    return astuple(fold.times)
 
 
 def start(name: str) -> ToolStart:
@@ -80,6 +82,7 @@ def test_sessions_add_up_and_so_do_the_check_and_waits() -> None:
 
 @pytest.mark.parametrize("at", ["", "no time", "2026-11-16T00:00:00"])
 def test_a_stamp_that_says_nothing_is_passed_over(at: str) -> None:
-    watch = TimeSpent()
-    watch([BEGUN, start("a"), end("a"), GONE, Text(Tag.AI, "x")], at)
-    assert (watch.model, watch.tools) == (0, 0)
+    fold = StatusFold()
+    for event in (BEGUN, start("a"), end("a"), GONE, Text(Tag.AI, "x")):
+        fold.take(event, at)
+    assert fold.times == TimeSpent()

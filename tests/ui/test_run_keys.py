@@ -9,7 +9,7 @@ import pytest
 
 from ralph.core.events import IterationStarted, Waiting
 from ralph.core.guidance import Act, Instruction, Steering
-from ralph.core.status import RunStatus
+from ralph.core.status import RunStatus, standing
 from ralph.ui.draw import plain, width
 from ralph.ui.footer import Bit, RunKeys
 from ralph.ui.keys import decode
@@ -17,9 +17,10 @@ from ralph.ui.render import Detail
 from tests.support.rows import rows
 
 AT = "2026-11-16T00:48:20.000Z"
-WORKING = RunStatus().after(IterationStarted(1, "s", "log"), AT)
-WAITING = WORKING.after(Waiting("quota", 9e9), AT)
-PAUSED = WORKING.after(Waiting("paused", None), AT)
+BEGUN = (IterationStarted(1, "s", "log"), AT)
+WORKING = standing([BEGUN])
+WAITING = standing([BEGUN, (Waiting("quota", 9e9), AT)])
+PAUSED = standing([BEGUN, (Waiting("paused", None), AT)])
 
 
 @dataclass

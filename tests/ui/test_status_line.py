@@ -23,9 +23,9 @@ from ralph.core.events import (
     Waiting,
 )
 from ralph.core.limits import Limits
-from ralph.core.status import RunStatus
+from ralph.core.status import RunStatus, StatusFold, standing
 from ralph.core.text import instant, timestamp
-from ralph.core.usage import Meter, Spend
+from ralph.core.usage import Spend
 from ralph.ui.draw import Tone, painted, plain, width
 from ralph.ui.footer import status_line
 from tests.support.frames import same_as_golden
@@ -69,10 +69,10 @@ SCENES: dict[str, tuple[list[Event], Limits]] = {
 
 
 def stands(events: list[Event]) -> RunStatus:
-    standing = RunStatus(meter=Meter(before=Spend(0.5, 800_000, costed=True, counted=True)))
+    fold = StatusFold(spent=Spend(0.5, 800_000, costed=True, counted=True))
     for event in events:
-        standing = standing.after(event, AT)
-    return standing
+        fold.take(event, AT)
+    return fold.status
 
 
 def drawn(scene: str, columns: int) -> str:
@@ -159,14 +159,14 @@ def test_it_never_takes_more_than_there_is(scene: str, columns: int, seconds: fl
 
 @rows("name", TEXTS)
 def test_nothing_hostile_gets_through(name: str) -> None:
-    standing = RunStatus()
+    fold = StatusFold()
     for event in every_event(TEXTS[name]):
-        standing = standing.after(event, TEXTS[name][:40])
+        fold.take(event, TEXTS[name][:40])
         for columns in (1, 60):
-            line = status_line(standing, columns=columns, now=NOW, root=TEXTS[name][:40])
+            line = status_line(fold.status, columns=columns, now=NOW, root=TEXTS[name][:40])
             assert not steering(painted(line, columns, colour=True))
 
 
 def test_any_stamp_will_do() -> None:
-    standing = RunStatus().after(IterationStarted(1, "s", "log"), "no time at all").after(BASH, timestamp(9e15))
-    assert "npm test" in plain(status_line(standing, columns=80, now=NOW))
+    stands = standing([(IterationStarted(1, "s", "log"), "no time at all"), (BASH, timestamp(9e15))])
+    assert "npm test" in plain(status_line(stands, columns=80, now=NOW))
