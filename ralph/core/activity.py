@@ -177,8 +177,11 @@ class _Call:
 
 def gist(tool_input: Mapping[str, object], root: str = "") -> str:
     """What a call is about, by the parameters that say most of it; paths below `root` are relative to it."""
-    named = [str(tool_input[key]) for key in _TELLING if key in tool_input]
-    said = " ".join(named) or ", ".join(f"{key}={value}" for key, value in tool_input.items())
+    try:
+        named = [str(tool_input[key]) for key in _TELLING if key in tool_input]
+        said = " ".join(named) or ", ".join(f"{key}={value}" for key, value in tool_input.items())
+    except RecursionError:  # JSON can be nested deeper than Python can write it
+        return "…"
     return said.replace(f"{root}/", "") if root else said
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ralph.core import ndjson
 from ralph.core.events import (
     CheckEnded,
     CheckStarted,
@@ -124,6 +125,12 @@ def test_a_call_that_is_announced_again_is_no_second_one() -> None:
     assert fold.status.activity == ("Bash make", at(0))
     fold.take(ToolEnd("a", ToolStatus.OK), at(5))
     assert fold.times.tools == 5.0
+
+
+def test_no_input_of_a_call_is_too_deep() -> None:
+    deep = ndjson.decode("[" * 1000 + "]" * 1000)
+    fold = folded(*((ToolStart(str(number), "Bash", {"command": deep}), at(0)) for number in range(20)))
+    assert fold.status.activity[0] == "Bash … (and 19 more)"
 
 
 def test_what_is_used_adds_up_over_sessions() -> None:
