@@ -62,8 +62,8 @@ ORDER: dict[str, str] = {
         "repos/prefetch < worker_state < admission merge/task < attempt scheduler < goal_task < serve"
     ),
     "run": (
-        "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare "
-        "< report resume workspace < understand < start"
+        "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare screen "
+        "< report resume workspace < open understand < start"
     ),
     "state": "inbox journal lock project < known_runs",
     "system": "clock environ files guardian programs signals < child leash notify",

@@ -64,7 +64,7 @@ def run(
 
     from ralph.run.prepare import RunFlags, look
     from ralph.run.prepare import dry_run as print_dry_run
-    from ralph.run.start import RunStart
+    from ralph.run.start import start_run
 
     written = {
         "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
@@ -79,7 +79,7 @@ def run(
     if dry_run:
         print_dry_run(asked)
     else:
-        raise typer.Exit(RunStart(asked).carry_out())
+        raise typer.Exit(start_run(asked))
 
 
 def check(
@@ -129,8 +129,7 @@ def understand(
     signal.
     """
     from ralph.core.errors import UsageError
-    from ralph.run.understand import SurveyFlags, Understand
-    from ralph.ui.render import Detail
+    from ralph.run.understand import SurveyFlags, understand_repo
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "choose one of them")
@@ -138,6 +137,5 @@ def understand(
         "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
         "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout,
     }  # fmt: skip
-    detail = Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
     asked = {name: value for name, value in written.items() if value is not None}
-    raise typer.Exit(Understand(SurveyFlags(as_json, detail), asked).carry_out())
+    raise typer.Exit(understand_repo(SurveyFlags(as_json, quiet, verbose), asked))

@@ -32,6 +32,10 @@ class AgentEnvironment:
     """A line for people; empty where there is nothing to say."""
     note: str = ""
     """Why `.envrc` is not used, for whoever is shown no header."""
+    used: bool | None = None
+    """Whether `.envrc` was used; None: there is none."""
+    why: str = ""
+    """Why not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def agent_environment(
     used = _evaluated(envrc, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root), guardian, signals)
     if isinstance(used, Failure):
         return _without(envrc, env, used.why, used.hint)
-    return AgentEnvironment(used.variables.over(env), _told(used))
+    return AgentEnvironment(used.variables.over(env), _told(used), used=True)
 
 
 def _doubt(
@@ -161,7 +165,7 @@ def _evaluated(
 def _without(envrc: Envrc, env: Mapping[str, str], why: str, following: str) -> AgentEnvironment:
     loaded = env.get("DIRENV_FILE") == str(envrc.path)
     said = f"not used: {why}; {following}" + (" (what your shell had loaded of it stays)" if loaded else "")
-    return AgentEnvironment(env, said, f"{envrc.path} is {said}")
+    return AgentEnvironment(env, said, f"{envrc.path} is {said}", used=False, why=why)
 
 
 def _told(used: _Evaluated) -> str:

@@ -210,6 +210,10 @@ class RunStarted:
     cost_usd: float | None = None
     """What the run had used before this start, also where that had not been recorded; None: not told."""
     tokens: int | None = None
+    envrc_used: bool | None = None
+    """Whether the agent has what `.envrc` sets; None where there is none, or an earlier ralph has not said."""
+    envrc_why: str = ""
+    """Why it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +278,8 @@ class Waiting:
     type: ClassVar[str] = "waiting"
     reason: str
     until: float | None
+    end: str = ""
+    """The row of the failure table because of which it waits; empty where the user wants it."""
 
 
 @dataclass(frozen=True, slots=True)

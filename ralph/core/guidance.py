@@ -21,6 +21,17 @@ class Act(StrEnum):
     """Take a stop back that has not come yet; only a key does."""
 
 
+class StoppedBy(StrEnum):
+    """What the user stopped a run with after its iteration."""
+
+    KEY = "key"
+    COMMAND = "command"
+
+    @property
+    def words(self) -> str:
+        return "after this iteration, as asked" if self is StoppedBy.KEY else "by `ralph stop`"
+
+
 class Receipt(StrEnum):
     """What became of a guidance after a session was told of it."""
 
@@ -68,8 +79,8 @@ class Steering:
         self._told: list[Instruction] = []
         self.paused = False
         self.stopping = False
-        self.stopped_by = ""
-        """What a run says that ends because of it."""
+        self.stopped_by = StoppedBy.COMMAND
+        """Means something only while `stopping`."""
         self._awake = False
 
     def listen(self) -> None:
@@ -84,7 +95,7 @@ class Steering:
                     self.paused = False
                 case Act.STOP:
                     self.stopping = True
-                    self.stopped_by = "after this iteration, as asked" if word.by_key else "by `ralph stop`"
+                    self.stopped_by = StoppedBy.KEY if word.by_key else StoppedBy.COMMAND
                 case Act.CARRY_ON:
                     self.stopping = False
                 case Act.WAKE:

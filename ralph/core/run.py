@@ -4,6 +4,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from ralph.core import ndjson
 from ralph.core.guidance import Guidance, Instruction
@@ -164,6 +165,52 @@ class Run:
 
     def spent(self, spend: Spend) -> "Run":
         return replace(self, spend=spend)
+
+
+class Deed(StrEnum):
+    """What a session must not do, and ralph undoes; the value is how a sentence about it goes on."""
+
+    CHANGED = "changed"
+    SWITCHED = "switched branches"
+    ATTACHED = "left the detached HEAD"
+    MOVED = "moved the branch off its last commit"
+    UNFINISHED = "left unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """One deed that was undone; `what` are the files that were changed, or the command of git that was left open."""
+
+    deed: Deed
+    what: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The deed, as both the next prompt and the screen say it."""
+        match self.deed:
+            case Deed.CHANGED:
+                return f"changed {', '.join(self.what)}"
+            case Deed.UNFINISHED:
+                return f"left `git {self.what[0]}` unfinished"
+            case _:
+                return self.deed
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a session had done to the branch and was undone; and the secrets, by their names, that it committed."""
+
+    undone: tuple[Undone, ...]
+    secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A commit, and what it left out: files that look like secrets, and repositories inside this one."""
+
+    sha: str
+    left_out: tuple[str, ...]
+    nested: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

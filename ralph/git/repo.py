@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.run import Committed, Deed, Held, Undone
 from ralph.core.secrets import looks_secret
 from ralph.core.text import both_ends
 from ralph.git.address import hide_password, require_source
@@ -24,23 +25,6 @@ _FAR_ENOUGH = 20_000
 
 FALLBACK_IDENTITY = "ralph <ralph@localhost>"
 _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A commit, and what it left out: files that look like secrets, and repositories inside this one."""
-
-    sha: str
-    left_out: tuple[str, ...]
-    nested: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a session had done to the branch and was undone; and the secrets, by their names, that it committed."""
-
-    undone: tuple[str, ...]
-    secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +73,17 @@ class Repo:
         """
         undone = self._end_operations()
         if branch and self.branch() != branch:
-            undone.append("switched branches")
+            undone.append(Undone(Deed.SWITCHED))
             if tip is not None and not self._exists(f"refs/heads/{branch}"):
                 self._git("update-ref", f"refs/heads/{branch}", tip)
             self._git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         elif not branch and tip is not None and self.branch():
-            undone.append("left the detached HEAD")
+            undone.append(Undone(Deed.ATTACHED))
             (self.git_dir / "HEAD").write_text(f"{tip}\n")
         if self.head() == tip:
             return Held(tuple(undone))
         if tip is not None and not self._stands_on(tip):
-            undone.append("moved the branch off its last commit")
+            undone.append(Undone(Deed.MOVED))
             self._git("update-ref", "HEAD", tip)
             return Held(tuple(undone))
         return Held(tuple(undone), self.secrets_since(tip))
@@ -116,7 +100,7 @@ class Repo:
         _, out, _ = self._run("log", *what, "--format=", "-z", "HEAD" if tip is None else f"{tip}..HEAD", "--")
         return tuple(dict.fromkeys(path for path in out.split("\0") if looks_secret(path)))
 
-    def _end_operations(self) -> list[str]:
+    def _end_operations(self) -> list[Undone]:
         """Forget a merge, rebase or the like that is in progress; its --abort would take iterations off the branch.
 
         A merge becomes an ordinary commit so: the first parent of an iteration is the one before it.
@@ -125,7 +109,7 @@ class Repo:
         while (operation := self.operation_in_progress()) and operation not in ended:
             self._git(operation, "--quit")
             ended.append(operation)
-        return [f"left `git {operation}` unfinished" for operation in ended[:1]]  # what follows was a part of it
+        return [Undone(Deed.UNFINISHED, (operation,)) for operation in ended[:1]]  # what follows was a part of it
 
     def switch(self, branch: str) -> None:
         """Check `branch` out, creating it at HEAD (or from its remote namesake) if it does not exist."""

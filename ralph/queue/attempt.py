@@ -186,9 +186,9 @@ class AttemptTask:
                 self._purse.found(goal.id, live.before)
                 if _says_nothing_of_use(event.transcript):
                     self._say_what_is_unseen(goal, spend)
-                if event.envrc.startswith("not used"):  # its advice is for who stands in the clone
-                    why = event.envrc.partition("; ")[0]
-                    self._controls.tell(NewsKind.NOTE, f".envrc is {why}; --trust-envrc trusts it", goal)
+                if event.envrc_used is False:  # the header's advice is for who stands in the clone
+                    words = f".envrc is not used: {event.envrc_why}; --trust-envrc trusts it"
+                    self._controls.tell(NewsKind.NOTE, words, goal)
             case IterationEnded():
                 self._store.note(goal, **used)
                 self._gate.goes_on(self._controls.accounts.get(goal.id, ""))
@@ -197,8 +197,8 @@ class AttemptTask:
                 self._controls.tell(NewsKind.ITERATION, f"iteration {event.iteration}: {said}", goal)
             case CheckEnded():
                 self._controls.tell(NewsKind.CHECK, _judged(event), goal)
-            case Waiting(reason, until):
-                if reason.startswith(End.USAGE_LIMIT) and until is not None:
+            case Waiting(reason, until, end):
+                if end == End.USAGE_LIMIT and until is not None:
                     self._hold_back(goal, NewsKind.WAITING, reason, until)
                 else:
                     self._controls.tell(NewsKind.WAITING, reason, goal)

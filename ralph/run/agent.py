@@ -1,4 +1,4 @@
-"""What every command that holds sessions stands on: a guardian, the signals, the terminal."""
+"""The chosen agent, and the host that starts it: guardian process and signal handling."""
 
 import contextlib
 import functools
@@ -6,45 +6,26 @@ import glob
 import os
 import re
 import shlex
-import sys
-import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ralph.agents import registry
 from ralph.agents.base import AgentLog, Launch, Request, Runner
 from ralph.agents.claude_stream import ClaudeTranscript
-from ralph.agents.registry import account_of
 from ralph.agents.transcript import Transcript
 from ralph.config.settings import Mode, Settings
-from ralph.core.errors import BlockedError, DiskError, UsageError
-from ralph.core.events import Tag, Text
-from ralph.core.guidance import Act, Steering
-from ralph.core.limits import NO_BOUNDS, Allowance, Limits
-from ralph.core.text import timestamp
-from ralph.core.usage import Estimate, Prices, Spend, shipped
+from ralph.core.errors import BlockedError, DiskError, Interrupted, UsageError
+from ralph.core.limits import NO_BOUNDS, Allowance
+from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
-from ralph.run.observers import Recorder, Screen
-from ralph.run.session import Logs, SessionKit
-from ralph.state.inbox import Inbox
-from ralph.state.journal import Journal
-from ralph.system import clock, environ
+from ralph.run.session import Logs
 from ralph.system.child import Child
-from ralph.system.clock import Nap, VisibleWait
+from ralph.system.clock import monotonic_with_sleep
 from ralph.system.files import append_line, open_to_append, replace_file
 from ralph.system.guardian import Guardian
 from ralph.system.programs import ask
-from ralph.system.signals import SIGINT, Signals, suspend
-from ralph.ui.console import Console, json_screen
-from ralph.ui.keys import WAKE_KEY, Keyboard
-from ralph.ui.render import Detail
-from ralph.ui.terminal import Output, QueuedOutput, terminal
-
-if TYPE_CHECKING:
-    from ralph.ui.live import LiveView
+from ralph.system.signals import Signals
 
 _TELL_VERSION = ("claude", "codex", "ralph-claude")
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
@@ -66,13 +47,22 @@ class ChosenAgent:
         """The model that answers, as people call it."""
         return self.runner.model(self.settings.model)
 
-    def estimate(self) -> Estimate:
-        """What tells the cost of one session while it runs."""
-        return estimate(self.prices, self.settings.model, self.runner.transcript)
+    @property
+    def idle_timeout(self) -> float:
+        return self.settings.idle_timeout
 
-    def estimate_in(self, mode: Mode) -> Estimate:
-        """The same for a session of a mode, which may have a model of its own."""
-        return estimate(self.prices, mode.model or self.settings.model, self.runner.transcript)
+    @property
+    def timeout(self) -> float:
+        return self.settings.iteration_timeout
+
+    def estimate(self, model: str) -> Estimate:
+        """What tells the cost of one session with this model while it runs."""
+        return estimate(self.prices, model, self.runner.transcript)
+
+    def own_log(self, session_id: str, environment: Mapping[str, str], log: Path) -> list[bytes]:
+        """What the agent itself has kept of a session's use."""
+        account = registry.account_of(self.settings.agent, self.runner.transcript, environment)
+        return own_log_of(account, session_id, log)
 
     def request(
         self,
@@ -129,13 +119,6 @@ def version_of(agent: ChosenAgent, env: Mapping[str, str]) -> str:
     reply = ask([*shlex.split(agent.runner.path), "--version"], cwd=Path("/"), environment=env, limit=_LONGEST_ANSWER)
     found = _VERSION.search(reply.output) if reply.exit_code == 0 else None
     return found[0] if found is not None else ""
-
-
-def unpriced_words(model: str) -> str:
-    return (
-        f"{model} has no price here: while a session works, limits on cost hold only by the agent's own budget, and"
-        " by what its results say (.ralph/pricing.toml can name a price)"
-    )
 
 
 def require_file(mode: Mode, name: str, root: Path) -> None:
@@ -206,136 +189,29 @@ def _last_line(account: AgentLog, session_id: str) -> bytes:
 
 
 class AgentHost:
-    """Starts agents in one work tree, and shows what they do: to a person, or as events to a program."""
+    """Starts agents in one work tree, under a guardian, and heeds the signals that ask ralph to end."""
 
-    def __init__(self, root: Path, detail: Detail, *, as_json: bool) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         self.guardian = Guardian()
         self.signals = Signals(self._wake)
         self._agent: Child | None = None
-        self.started = clock.monotonic_with_sleep()
-        self._as_json = as_json
-        self._detail = detail
-        self._place = terminal(sys.stdout, environ.inherited())
-        self._outlet = Output(sys.stdout, in_haste=lambda: self.signals.count > 0)
-        self._relay = QueuedOutput(self._outlet)
-        self._console = Console(self._relay, detail, str(root))
-        self._view: LiveView | None = None
-        self._asked: deque[Act] = deque()
-        self.quit_by_key = False
-        """Whether it is a key that ends the run, as Ctrl-C would."""
+        self._started = monotonic_with_sleep()
 
     @property
     def seconds(self) -> float:
         """How long this start has taken."""
-        return clock.monotonic_with_sleep() - self.started
+        return monotonic_with_sleep() - self._started
 
     @property
-    def greets(self) -> bool:
-        """Tell whether the first words are shown."""
-        return not self._as_json and self._detail is not Detail.QUIET
+    def stop_requests(self) -> int:
+        return self.signals.count
 
-    @property
-    def is_live(self) -> bool:
-        """Tell whether a view is shown that draws itself anew."""
-        return self._view is not None
+    def leave_if_interrupted(self) -> None:
+        if (number := self.signals.first) is not None:
+            raise Interrupted(number)
 
-    def take_asked(self) -> list[Act]:
-        """What was asked for since the last time by keys that are heard while ralph waits without a view."""
-        return [self._asked.popleft() for _ in range(len(self._asked))]
-
-    @contextlib.contextmanager
-    def live(self, limits: Limits, spent: Spend, mailbox: Inbox) -> Generator[None]:
-        """Have a view drawn, where there is a terminal for it and a person to look; its keys go to the mailbox."""
-        self.finish_lines()  # a view has the terminal to itself
-        if not self.greets or not self._place.lively:
-            try:
-                yield
-            finally:
-                self.finish_lines()
-            return
-        from ralph.ui.footer import Bit, RunKeys
-        from ralph.ui.live import LiveRun, LiveTerminal, LiveView
-
-        bit = Bit(
-            ask=lambda act: mailbox.post(act, "", timestamp(time.time()), by_key=True),
-            helm=Steering(mailbox.anew().read),
-            end=self._quit,
-            is_ending=lambda: self.signals.count > 0,
-        )
-
-        def continued() -> int:
-            return self.signals.continued
-
-        ground = LiveTerminal(
-            self._outlet, sys.stdin, sys.stdout, self._place.colour, continued, suspend=lambda: suspend(continued)
-        )
-        course = LiveRun(limits, spent, str(self.root), lambda: self.seconds, time.time)
-        self._view = LiveView(ground, course, RunKeys(bit, self._detail), self._console)
-        try:
-            yield
-        finally:
-            self._view.close()
-
-    def say(self, lines: Iterable[tuple[str, str]], *, first: bool = False) -> None:
-        """Say what is no event's: to people, and the `first` words only to those who did not ask for quiet."""
-        if self.greets or not (self._as_json or first):
-            says = self._console.say if self._view is None else self._view.say
-            for label, text in lines:
-                says(label, text)
-
-    def finish_lines(self) -> None:
-        """Wait for a reader of lines who is behind; all else goes on without him."""
-        self._relay.finish()
-
-    def recorder(self, journal: Journal, *, spent: Spend, screens: Sequence[Screen] = ()) -> Recorder:
-        shown = json_screen(self._relay) if self._as_json else self._view or self._console
-        return Recorder(journal, now=time.time, spent=spent, screens=[*screens, shown])
-
-    def session_kit(self, agent: ChosenAgent, recorder: Recorder, env: Mapping[str, str]) -> SessionKit:
-        account = account_of(agent.settings.agent, agent.runner.transcript, env)
-        told: set[str] = set()
-
-        def unpriced(model: str) -> None:
-            if model not in told:
-                told.add(model)
-                recorder(Text(Tag.SYS, unpriced_words(model)))
-
-        return SessionKit(
-            runner=agent.runner,
-            transcript=agent.transcript,
-            estimate=agent.estimate,
-            unpriced=unpriced,
-            start=self._start,
-            recall=lambda session_id, logs: own_log_of(account, session_id, logs.stdout),
-            observe=recorder,
-            clock=clock.monotonic_with_sleep,
-            stop_requests=lambda: self.signals.count,
-            idle_timeout=agent.settings.idle_timeout,
-            timeout=agent.settings.iteration_timeout,
-        )
-
-    def patience(self, recorder: Recorder) -> VisibleWait:
-        return VisibleWait(recorder, now=time.time, rest=self._rest, interrupted=lambda: self.signals.first)
-
-    @contextlib.contextmanager
-    def _rest(self) -> Generator[Nap]:
-        """While ralph waits, keys are heard and the time that is left is shown; a live view does so all the time."""
-        if self._view is not None and self._view.is_live:
-            yield time.sleep
-            return
-        with Keyboard(sys.stdin) as keyboard:
-
-            def nap(seconds: float) -> None:
-                if not self._as_json:
-                    self._console.tick(time.time(), keys=keyboard.is_heard, redraws=self._place.lively)
-                self._asked.extend(Act.WAKE for key in keyboard.listen(seconds) if key == WAKE_KEY)
-
-            yield nap
-        if not self._as_json:
-            self._console.end_wait()
-
-    def _start(self, launch: Launch, logs: Logs) -> Child:
+    def start(self, launch: Launch, logs: Logs) -> Child:
         for path, text in launch.files.items():
             replace_file(path, text, durable=False)
         self._agent = Child(
@@ -347,10 +223,6 @@ class AgentHost:
             stderr_log=None if launch.joins_stderr else logs.stderr,
         )
         return self._agent
-
-    def _quit(self) -> None:
-        self.quit_by_key = self.quit_by_key or self.signals.count == 0
-        self.signals.leave_mark(SIGINT)
 
     def _wake(self, _number: int) -> None:
         """Have a signal heeded now: until the next look, an agent could begin another call of its model."""

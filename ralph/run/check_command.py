@@ -11,14 +11,13 @@ from ralph.config import paths, settings
 from ralph.config.environment import Beginning, agent_environment, passed_over, stands
 from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
-from ralph.core.errors import Interrupted, UsageError
+from ralph.core.errors import UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
 from ralph.run.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.state import project
 from ralph.system import environ
-from ralph.ui.render import Detail
 from ralph.ui.terminal import Output, visible
 
 
@@ -38,18 +37,18 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
             "there is no check here", "write .ralph/check and make it executable, or name one with --check"
         )
     setup = find_setup(repo.root, timeout=chosen.check_timeout)
-    stage = AgentHost(repo.root, Detail.QUIET, as_json=as_json)
-    with stage.guardian, stage.signals.watched():
-        around = _environment(repo, stage, env, timeout=chosen.envrc_timeout, trusting=trusting)
+    host = AgentHost(repo.root)
+    with host.guardian, host.signals.watched():
+        around = _environment(repo, host, env, timeout=chosen.envrc_timeout, trusting=trusting)
         require_program(check, repo.root, around.get("PATH", ""))
-        show = None if as_json else _screen(stage)
-        if setup is not None and (report := _run(setup, stage, around, show)).exit_code != 0:
+        show = None if as_json else _screen(host)
+        if setup is not None and (report := _run(setup, host, around, show)).exit_code != 0:
             return _tell("setup", setup, report, as_json=as_json)
-        return _tell("check", check, _run(check, stage, around, show), as_json=as_json)
+        return _tell("check", check, _run(check, host, around, show), as_json=as_json)
 
 
 def _environment(
-    repo: Repo, stage: AgentHost, env: Mapping[str, str], *, timeout: float, trusting: bool
+    repo: Repo, host: AgentHost, env: Mapping[str, str], *, timeout: float, trusting: bool
 ) -> Mapping[str, str]:
     """The environment of the check; what is to be said of it goes to stderr."""
     envrc = stands(repo.root, env)
@@ -57,8 +56,8 @@ def _environment(
         around = agent_environment(
             envrc,
             env,
-            guardian=stage.guardian,
-            signals=stage.signals,
+            guardian=host.guardian,
+            signals=host.signals,
             ralph_dir=paths.ralph_dir(env),
             timeout=timeout,
             beginning=Beginning(None),
@@ -72,23 +71,22 @@ def _environment(
     return around.env
 
 
-def _screen(stage: AgentHost) -> Callable[[bytes], None]:
-    outlet = Output(sys.stdout, in_haste=lambda: stage.signals.count > 0)
+def _screen(host: AgentHost) -> Callable[[bytes], None]:
+    outlet = Output(sys.stdout, in_haste=lambda: host.signals.count > 0)
     return lambda printed: outlet.write(visible(printed.decode("utf-8", "replace")))
 
 
-def _run(check: Check, stage: AgentHost, env: Mapping[str, str], show: Callable[[bytes], None] | None) -> CheckReport:
+def _run(check: Check, host: AgentHost, env: Mapping[str, str], show: Callable[[bytes], None] | None) -> CheckReport:
     report = run_check(
         check,
-        guardian=stage.guardian,
-        root=stage.root,
+        guardian=host.guardian,
+        root=host.root,
         environment=env,
         log=Path(os.devnull),
-        stop_requests=lambda: stage.signals.count,
+        stop_requests=lambda: host.signals.count,
         show=show,
     )
-    if (number := stage.signals.first) is not None:
-        raise Interrupted(number)
+    host.leave_if_interrupted()
     return report
 
 

@@ -1,47 +1,21 @@
 """The loop: fresh sessions on one goal until it is proven done or a limit is reached."""
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ralph.agents.base import Request
-from ralph.core.events import CheckEnded, Event, Guided, IterationEnded, IterationStarted, Tag, Text
+from ralph.core.events import CheckEnded, CheckStarted, Guided, IterationEnded, Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide, describe_denials
 from ralph.core.guidance import Receipt, Steering
 from ralph.core.limits import Limit, Limits, limit_reached
-from ralph.core.run import CheckRecord, Iteration, Run, RunResult, commit_message
+from ralph.core.run import CheckRecord, Committed, Held, Iteration, Run, RunResult, commit_message
 from ralph.core.stall import StallMark, words_of
 from ralph.core.text import timestamp
-from ralph.core.usage import Meter
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.run.session import Logs, SessionKit, SessionReport, run_session
+from ralph.run.check import CheckReport
+from ralph.run.session import MeteredObserver, SessionReport
 from ralph.system.clock import VisibleWait
-
-
-class Committed(Protocol):
-    @property
-    def sha(self) -> str: ...
-    @property
-    def left_out(self) -> tuple[str, ...]: ...
-    @property
-    def nested(self) -> tuple[str, ...]: ...
-
-
-class Held(Protocol):
-    @property
-    def undone(self) -> tuple[str, ...]: ...
-    @property
-    def secrets(self) -> tuple[str, ...]: ...
-
-
-class Proof(Protocol):
-    @property
-    def exit_code(self) -> int | None: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def output(self) -> str: ...
-
 
 STALLED = 5
 _CANNOT_RUN = frozenset({126, 127})
@@ -50,118 +24,170 @@ USER_STOP = 130
 """Exit code of a run that the user stops with `ralph stop` or a key: as with Ctrl-C, only later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kit:
-    """The collaborators of a run, built by the command line."""
+class WorkSessions(Protocol):
+    """The agent, with its prompts and logs."""
 
-    session: SessionKit
+    def work(self, run: Run, *, shrunk: bool) -> SessionReport:
+        """Run the run's next session; `shrunk`: with a shorter prompt."""
+        ...
+
+    def condense(self, run: Run, *, shrink: bool) -> Run | None:
+        """Have the older iterations summarized if that is due (`shrink`: as many as can be); None: it is not."""
+        ...
+
+
+class CheckedTree(Protocol):
+    """The working tree, with the check that judges it."""
+
+    @property
+    def has_check(self) -> bool: ...
+    def undo(self) -> Held:
+        """Undo what a session must not do to `.ralph/` and the branch; return that, and which secrets it committed."""
+        ...
+
+    def commit(self, message: str) -> Committed: ...
+    def prove(self, iteration: int) -> CheckReport:
+        """Run the check on an iteration's work."""
+        ...
+
+    def same_tree(self, commits: Sequence[str], other: str) -> bool:
+        """Tell whether one of several commits holds the same files as another one."""
+        ...
+
+    def elsewhere(self) -> str:
+        """A digest of all that others committed: on other branches, in repositories within this one."""
+        ...
+
+
+class RunRecords(Protocol):
+    """What is kept of a run."""
+
+    def record(self, iteration: Iteration) -> None: ...
+    def save(self, run: Run) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """When a run gives up."""
+
     limits: Limits
     most_failures: int
     stall_after: int
     on_denial: str
-    request: Callable[[Run, str, bool], Request]
-    """The request for the run's next session, with this id; True: shrunk."""
-    open_logs: Callable[[Run], Logs]
-    condense: Callable[[Run, bool], Run | None]
-    """Have the older iterations condensed if that is due (True: as many as can be); None: it is not."""
-    undo: Callable[[], Held]
-    """Undo what a session must not do to `.ralph/` and the branch; say what it had done, and what secrets committed."""
-    commit: Callable[[str], Committed]
-    record: Callable[[Iteration], None]
-    save: Callable[[Run], None]
-    prove: Callable[[int], Proof | None]
-    """Run the check on an iteration's work; None: there is no check."""
-    same_tree: Callable[[Sequence[str], str], bool]
-    """Whether one of several commits holds the same files as another one."""
-    elsewhere: Callable[[], str]
-    """A digest of all that was committed other than by this run: on other branches, in repositories within this one."""
-    observe: Callable[[Event], None]
-    meter: Callable[[], Meter]
-    helm: Steering
-    patience: VisibleWait
-    elapsed: Callable[[], float]
-    random: Callable[[], float]
-    new_id: Callable[[], str]
 
 
-def run_goal(run: Run, kit: Kit) -> RunResult:
-    """Hold fresh sessions on the goal until one is proven done or a limit is reached."""
-    if (claim := run.unchecked_claim) is not None:
-        run = _prove(run, claim, kit)
-    run = _guided(run, kit)
-    if (claim is not None or run.proven) and (result := _done(run, kit)):
-        return result
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a run works by, and with; built in `run/workspace`."""
+
+    rules: Rules
+    sessions: WorkSessions
+    tree: CheckedTree
+    records: RunRecords
+    observe: MeteredObserver
+    steering: Steering
+    clock: VisibleWait
+
+
+_Step = tuple[Run, RunResult | None]
+"""The run after a step, and its result if that ended it."""
+
+
+def run_goal(run: Run, ws: Workspace) -> RunResult:
+    """Run fresh sessions on the goal until one is proven done or a limit is reached."""
     tries = Tries()
-    while (result := _ended_before_session(run := _heed(run, kit), kit)) is None:
-        if (condensed := kit.condense(run, tries.shrunk)) is not None:
+    run, result = _judge_open_claim(run, ws)
+    while result is None and (result := _ended_before_session(run := _heed(run, ws), ws)) is None:
+        if (condensed := ws.sessions.condense(run, shrink=tries.shrunk)) is not None:
             run = condensed
             continue  # it took time and money: the limits come first
-        report = _hold(run, kit, shrunk=tries.shrunk)
-        run, notes = _after_session(run, report, kit)
-        match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random(), on_denial=kit.on_denial):
+        report = ws.sessions.work(run, shrunk=tries.shrunk)
+        run, notes = _after_session(run, report, ws)
+        now, jitter = ws.clock.now(), random.random()  # noqa: S311 - so that not all who wait come back at once
+        match decide(report.ending, tries, now=now, jitter=jitter, on_denial=ws.rules.on_denial):
             case Again(reason, tries, not_before):
-                _tell_failure(reason, report, kit)
-                run = run.noted(_cut_off(reason), *notes)
-                if not_before is not None and not _wait(reason, not_before, kit):
-                    return replace(_limited(run, Limit.DURATION), not_before=not_before)
+                run, result = _retry(run, reason, not_before, report, notes, ws)
             case Failed(reason, hint):
-                _tell_failure(f"{reason}; failure {run.failures + 1} of {kit.most_failures} in a row", report, kit)
-                tries, run = Tries(), _failed(run, reason, report, notes, kit)
-                if run.failures >= kit.most_failures:
-                    words = f"{run.failures} failures in a row; the last: {reason}"
-                    return RunResult(run, 1, words, proven=False, hint=hint)
+                tries, (run, result) = Tries(), _failed(run, reason, hint, report, notes, ws)
             case Limited(reason, limit):
-                _tell_failure(reason, report, kit)
-                return _limited(run.noted(*notes), limit)
+                _tell_failure(reason, report, ws)
+                result = _limited(run.noted(*notes), limit)
             case Blocked(reason, hint):
-                _tell_failure(reason, report, kit)
-                return RunResult(run, 6, f"blocked: {reason}", proven=False, hint=hint)
+                _tell_failure(reason, report, ws)
+                result = _blocked(run, reason, hint)
             case Finished(answer, blocked):
-                before = run.check
-                tries, run = Tries(), _finish_iteration(run, answer, notes, kit)
-                if (claim := run.unchecked_claim) is not None:
-                    run = _prove(run, claim, kit)
-                run = _guided(_acknowledged(run, answer, kit), kit)
-                if claim is not None and (result := _done(run, kit) or _unjudged(run, before)):
-                    return result
-                if blocked is not None:
-                    return RunResult(run, 6, f"blocked: {blocked.reason}", proven=False, hint=blocked.hint)
-                if claim is not None:
-                    run = _take_stock(run, answer, kit)
-                    kit.save(run)
-                run = _nudged(run, kit)
-                if result := _stuck(run, answer, kit):
-                    return result
+                tries, (run, result) = Tries(), _finished(run, answer, blocked, notes, ws)
     return result
 
 
-def _ended_before_session(run: Run, kit: Kit) -> RunResult | None:
+def _judge_open_claim(run: Run, ws: Workspace) -> _Step:
+    """Check what the last start left unchecked."""
+    if (claim := run.unchecked_claim) is not None:
+        run = _prove(run, claim, ws)
+    run = _guided(run, ws)
+    return run, _done(run, ws) if claim is not None or run.proven else None
+
+
+def _retry(
+    run: Run, reason: str, not_before: float | None, report: SessionReport, notes: list[str], ws: Workspace
+) -> _Step:
+    """Have the same iteration tried again, now or later."""
+    _tell_failure(reason, report, ws)
+    run = run.noted(_cut_off(reason), *notes)
+    if not_before is None or _wait(reason, not_before, ws, end=report.ending.end):
+        return run, None
+    return run, replace(_limited(run, Limit.DURATION), not_before=not_before)
+
+
+def _finished(run: Run, answer: Answer, blocked: Blocked | None, notes: list[str], ws: Workspace) -> _Step:
+    """Commit an iteration, have its claim checked, and see whether the run can go on."""
+    before = run.check
+    run = _finish_iteration(run, answer, notes, ws)
+    if (claim := run.unchecked_claim) is not None:
+        run = _prove(run, claim, ws)
+    run = _guided(_acknowledged(run, answer, ws), ws)
+    if claim is not None and (result := _done(run, ws) or _unjudged(run, before)):
+        return run, result
+    if blocked is not None:
+        return run, _blocked(run, blocked.reason, blocked.hint)
+    if claim is not None:
+        run = _take_stock(run, answer, ws)
+        ws.records.save(run)
+    run = _nudged(run, ws)
+    return run, _stuck(run, answer, ws)
+
+
+def _blocked(run: Run, reason: str, hint: str) -> RunResult:
+    return RunResult(run, 6, f"blocked: {reason}", proven=False, hint=hint)
+
+
+def _ended_before_session(run: Run, ws: Workspace) -> RunResult | None:
     """The end of a run that must hold no further session: a limit is reached, or the user asked for it."""
-    kit.patience.leave_if_interrupted()
-    limit = kit.limits.reached(iterations=run.used_iterations, elapsed=kit.elapsed(), spend=run.spend)
+    ws.clock.leave_if_interrupted()
+    limit = ws.rules.limits.reached(iterations=run.used_iterations, elapsed=ws.clock.elapsed(), spend=run.spend)
     if limit is not None:
         return _limited(run, limit)
-    if kit.helm.stopping:
-        return RunResult(run, USER_STOP, f"stopped {kit.helm.stopped_by}", proven=False)
+    if ws.steering.stopping:
+        return RunResult(run, USER_STOP, f"stopped {ws.steering.stopped_by.words}", proven=False)
     return None
 
 
-def _heed(run: Run, kit: Kit) -> Run:
+def _heed(run: Run, ws: Workspace) -> Run:
     """Take in what the user asks for; as long as that is a pause, hold it."""
-    run = _guided(run, kit)
-    while kit.helm.paused and _ended_before_session(run, kit) is None:
-        _wait("paused; `ralph resume` goes on", None, kit)
-        run = _guided(run, kit)
+    run = _guided(run, ws)
+    while ws.steering.paused and _ended_before_session(run, ws) is None:
+        _wait("paused; `ralph resume` goes on", None, ws)
+        run = _guided(run, ws)
     return run
 
 
-def _guided(run: Run, kit: Kit) -> Run:
-    kit.helm.listen()
-    if told := kit.helm.take_told():
+def _guided(run: Run, ws: Workspace) -> Run:
+    ws.steering.listen()
+    if told := ws.steering.take_told():
         for word in told:
-            kit.observe(Guided(word.number, word.text, "received"))
+            ws.observe(Guided(word.number, word.text, "received"))
             run = run.guided(word)
-        kit.save(run)
+        ws.records.save(run)
     return run
 
 
@@ -169,95 +195,95 @@ def _limited(run: Run, limit: Limit) -> RunResult:
     return RunResult(run, 4, limit_reached(limit), proven=False, limit=limit)
 
 
-def _hold(run: Run, kit: Kit, *, shrunk: bool) -> SessionReport:
-    request = kit.request(run, kit.new_id(), shrunk)
-    logs = kit.open_logs(run)
-    kit.observe(IterationStarted(run.iteration, request.session_id, str(logs.stdout)))
-    return run_session(request, logs, kit.session)
-
-
-def _after_session(run: Run, report: SessionReport, kit: Kit) -> tuple[Run, list[str]]:
+def _after_session(run: Run, report: SessionReport, ws: Workspace) -> tuple[Run, list[str]]:
     """Count what the session cost, undo what it must not touch, and leave if the user wants to; say what was undone."""
     notes: list[str] = []
-    held = kit.undo()
+    held = ws.tree.undo()
     for deed in held.undone:
-        notes.append(f"The session {deed}; that was undone. `.ralph/` and version control are not yours to touch.")
+        notes.append(
+            f"The session {deed.words}; that was undone. `.ralph/` and version control are not yours to touch."
+        )
     for path in held.secrets:
         notes.append(f"the agent itself committed what looks like a secret: {path}")
-    if report.denials and kit.on_denial == "continue":
+    if report.denials and ws.rules.on_denial == "continue":
         notes.append(f"{describe_denials(report.denials)}. You are not allowed to: find another way.")
     for note in notes:
-        kit.observe(Text(Tag.SYS, note))
-    run = run.spent(kit.meter().total)
+        ws.observe(Text(Tag.SYS, note))
+    run = run.spent(ws.observe.meter.total)
     if report.ending.answer is None:
-        kit.save(run.noted(*notes))
-        kit.patience.leave_if_interrupted()
+        ws.records.save(run.noted(*notes))
+        ws.clock.leave_if_interrupted()
     return run, notes
 
 
-def _tell_failure(reason: str, report: SessionReport, kit: Kit) -> None:
-    kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
+def _tell_failure(reason: str, report: SessionReport, ws: Workspace) -> None:
+    ws.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
 
 
 def _cut_off(reason: str) -> str:
     return f"An earlier session was cut off ({reason}); what it left in the tree, if anything, is still there."
 
 
-def _wait(reason: str, until: float | None, kit: Kit) -> bool:
+def _wait(reason: str, until: float | None, ws: Workspace, *, end: str = "") -> bool:
     """Wait until then, or until the user has it otherwise; False if the run's duration would end first."""
-    duration = float("inf") if kit.limits.duration is None else kit.limits.duration
-    if until is not None and kit.elapsed() + until - kit.patience.now() > duration:
+    duration = float("inf") if ws.rules.limits.duration is None else ws.rules.limits.duration
+    if until is not None and ws.clock.elapsed() + until - ws.clock.now() > duration:
         words = f"not waited for: nothing could go on before {timestamp(until)}, and --duration is over by then"
-        kit.observe(Text(Tag.SYS, words))
+        ws.observe(Text(Tag.SYS, words))
         return False
 
     def enough() -> bool:
-        kit.helm.listen()
-        over = kit.helm.roused if until is not None else kit.helm.stopping or not kit.helm.paused
-        return over or kit.elapsed() >= duration
+        ws.steering.listen()
+        over = ws.steering.roused if until is not None else ws.steering.stopping or not ws.steering.paused
+        return over or ws.clock.elapsed() >= duration
 
-    kit.helm.begin_wait()
-    kit.patience.wait(reason, until, enough)
-    if until is not None and kit.helm.roused and not kit.helm.stopping:
-        kit.observe(Text(Tag.SYS, "woken: going on before the time"))
+    ws.steering.begin_wait()
+    ws.clock.wait(reason, until, enough, end=end)
+    if until is not None and ws.steering.roused and not ws.steering.stopping:
+        ws.observe(Text(Tag.SYS, "woken: going on before the time"))
     return True
 
 
-def _failed(run: Run, reason: str, report: SessionReport, notes: list[str], kit: Kit) -> Run:
+def _failed(run: Run, reason: str, hint: str, report: SessionReport, notes: list[str], ws: Workspace) -> _Step:
+    """Count a failure; too many in a row end the run."""
+    _tell_failure(f"{reason}; failure {run.failures + 1} of {ws.rules.most_failures} in a row", report, ws)
     note = f"The last session failed ({reason}); what it left in the tree is still there."
     if report.text:
         note += f" Its last words: {report.text[-2000:]}"
     run = run.after_failure(note).noted(*notes)
-    kit.save(run)
-    return run
+    ws.records.save(run)
+    if run.failures < ws.rules.most_failures:
+        return run, None
+    words = f"{run.failures} failures in a row; the last: {reason}"
+    return run, RunResult(run, 1, words, proven=False, hint=hint)
 
 
-def _finish_iteration(run: Run, answer: Answer, notes: list[str], kit: Kit) -> Run:
+def _finish_iteration(run: Run, answer: Answer, notes: list[str], ws: Workspace) -> Run:
     """Commit, then record: the commit is the iteration, the rest can be rebuilt from it.
 
     What claims DONE is saved before its check, which may take long. All else is saved once, with what it came to.
     """
     number = run.iteration
     message = commit_message(goal=run.goal, run=run.id, iteration=number, answer=answer, spend=run.spend)
-    committed = kit.commit(message)
-    iteration = Iteration(number, timestamp(kit.patience.now()), answer.summary, committed.sha, answer.verdict)
+    committed = ws.tree.commit(message)
+    iteration = Iteration(number, timestamp(ws.clock.now()), answer.summary, committed.sha, answer.verdict)
     run = run.after(iteration).noted(*notes)
     if run.unchecked_claim is None:
-        run = _take_stock(run, answer, kit)
+        run = _take_stock(run, answer, ws)
     # Side by side: between the two an iteration would count that the saved notes and check do not know of.
-    kit.record(iteration)
-    kit.save(run)
+    ws.records.record(iteration)
+    ws.records.save(run)
     for path in committed.left_out:
-        kit.observe(Text(Tag.SYS, f"left out of the commit, since it looks like a secret: {path}"))
+        ws.observe(Text(Tag.SYS, f"left out of the commit, since it looks like a secret: {path}"))
     for path in committed.nested:
-        kit.observe(Text(Tag.SYS, f"left out of the commit, since it is a git repository of its own: {path}"))
-    meter = kit.meter()
+        ws.observe(Text(Tag.SYS, f"left out of the commit, since it is a git repository of its own: {path}"))
+    meter = ws.observe.meter
     cost = meter.session.cost_usd if meter.session.costed else None
-    kit.observe(IterationEnded(number, answer.verdict, committed.sha, cost, meter.context_pct, answer.summary))
+    ws.observe(IterationEnded(number, answer.verdict, committed.sha, cost, meter.context_pct, answer.summary))
     return run
 
 
-def _acknowledged(run: Run, answer: Answer, kit: Kit) -> Run:
+def _acknowledged(run: Run, answer: Answer, ws: Workspace) -> Run:
     """See which guidance the summary acknowledges, as it was asked to; the rest is told again, a few times."""
     if not run.guidance:
         return run
@@ -266,54 +292,55 @@ def _acknowledged(run: Run, answer: Answer, kit: Kit) -> Run:
     done = answer.verdict is Verdict.DONE and (run.check is None or run.check.passed)
     receipts = [(item, item.receipt_in(answer.summary, done=done)) for item in told]
     for item, receipt in receipts:
-        kit.observe(Guided(item.number, item.text, receipt))
+        ws.observe(Guided(item.number, item.text, receipt))
     run = run.with_guidance(tuple(item for item, receipt in receipts if receipt is Receipt.MISSING))
-    kit.save(run)
+    ws.records.save(run)
     return run
 
 
-def _take_stock(run: Run, answer: Answer, kit: Kit) -> Run:
+def _take_stock(run: Run, answer: Answer, ws: Workspace) -> Run:
     """See whether the iteration came to more than an earlier one."""
     check = "" if run.check is None else f"{run.check.exit_code} {run.check.output}"
     mark = StallMark(words_of(answer.summary, check), run.tip or "")
-    return run.stood(run.standstill.after(mark, same_tree=kit.same_tree, elsewhere=kit.elsewhere))
+    return run.stood(run.standstill.after(mark, same_tree=ws.tree.same_tree, elsewhere=ws.tree.elsewhere))
 
 
-def _nudged(run: Run, kit: Kit) -> Run:
+def _nudged(run: Run, ws: Workspace) -> Run:
     """Have the next prompt say so if many iterations came to the same; tell of an agent that says it is blocked."""
     if run.obstacles == 1:
-        kit.observe(Text(Tag.SYS, "the agent says it is blocked; the next session is asked to confirm that"))
-    if not kit.stall_after <= run.standstill.idle < 2 * kit.stall_after:
+        ws.observe(Text(Tag.SYS, "the agent says it is blocked; the next session is asked to confirm that"))
+    if not ws.rules.stall_after <= run.standstill.idle < 2 * ws.rules.stall_after:
         return run
     nudge = (
         f"The last {run.standstill.idle} iterations came to the same: no file changed, and summary and check said"
         " nothing new. What was tried does not work: take another way, or find out why it does not."
     )
-    kit.observe(Text(Tag.SYS, f"no progress in {run.standstill.idle} iterations; the next session is told"))
+    ws.observe(Text(Tag.SYS, f"no progress in {run.standstill.idle} iterations; the next session is told"))
     run = run.noted(nudge)
-    kit.save(run)
+    ws.records.save(run)
     return run
 
 
-def _stuck(run: Run, answer: Answer, kit: Kit) -> RunResult | None:
+def _stuck(run: Run, answer: Answer, ws: Workspace) -> RunResult | None:
     """The end of a run that cannot go on: two sessions say so, or nothing has moved for long."""
     if run.obstacles > 1:
         hint = "clear the way, then run this again"
         return RunResult(run, 6, f"blocked: the agent says: {obstacle_in(answer.summary)}", proven=False, hint=hint)
-    if run.standstill.idle >= 2 * kit.stall_after:
+    if run.standstill.idle >= 2 * ws.rules.stall_after:
         return RunResult(run, STALLED, f"stalled: {run.standstill.idle} iterations came to the same", proven=False)
     return None
 
 
-def _prove(run: Run, claim: Iteration, kit: Kit) -> Run:
+def _prove(run: Run, claim: Iteration, ws: Workspace) -> Run:
     """Run the check, if there is one, on the work of an iteration that claims DONE; record what it says."""
-    proof = kit.prove(claim.number)
-    if proof is None:
+    if not ws.tree.has_check:
         return run
-    kit.patience.leave_if_interrupted()
-    kit.observe(CheckEnded(proof.exit_code, round(proof.seconds, 3), proof.output))
+    ws.observe(CheckStarted(claim.number))
+    proof = ws.tree.prove(claim.number)
+    ws.clock.leave_if_interrupted()
+    ws.observe(CheckEnded(proof.exit_code, round(proof.seconds, 3), proof.output))
     run = run.checked(CheckRecord(claim.number, proof.exit_code, proof.output))
-    kit.save(run)
+    ws.records.save(run)
     return run
 
 
@@ -329,12 +356,12 @@ def _unjudged(run: Run, before: CheckRecord | None) -> RunResult | None:
     return RunResult(run, 6, f"blocked: the check cannot run: {why}", proven=False, hint=hint)
 
 
-def _done(run: Run, kit: Kit) -> RunResult | None:
+def _done(run: Run, ws: Workspace) -> RunResult | None:
     """The end of a run whose last iteration claims DONE, unless its check is red, or the user has asked for more."""
     if run.check is not None and not run.check.passed:
         return None
     if any(guidance.told == 0 for guidance in run.guidance):
-        kit.observe(Text(Tag.SYS, "the claim is put off: no session has been told of the latest guidance yet"))
+        ws.observe(Text(Tag.SYS, "the claim is put off: no session has been told of the latest guidance yet"))
         return None
     if run.check is None:
         return RunResult(run, 0, "done (unproven: no check)", proven=False)

@@ -15,7 +15,7 @@ from ralph.core.goal import Goal
 from ralph.core.run import RunResult
 from ralph.core.status import StatusFold
 from ralph.core.text import timestamp
-from ralph.core.usage import Spend
+from ralph.core.usage import Meter, Spend
 from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
 from ralph.ui.terminal import Output, visible
 
@@ -37,7 +37,7 @@ class RunNotices:
         """Look for what is worth telling, as a screen of the recorder's."""
         for event in events:
             match event:
-                case Waiting(reason, until) if reason.startswith(End.USAGE_LIMIT) and not self._waits:
+                case Waiting(reason, until, End.USAGE_LIMIT) if not self._waits:
                     self._waits = True
                     goes_on = "" if until is None else f"; it goes on at {timestamp(until)}"
                     wake = f"have it try now: ralph wake {self._goal.name}"
@@ -100,6 +100,10 @@ class Recorder:
         self._log = log
         self._now = now
         self._screens = list(screens)
+
+    @property
+    def meter(self) -> Meter:
+        return self.status.meter
 
     def __call__(self, *events: Event) -> None:
         at = timestamp(self._now())

@@ -1,5 +1,6 @@
 """What `ralph run` needs to know before it begins: goal, place, settings, agent, check. It looks, and refuses."""
 
+import os
 import shlex
 import sys
 import uuid
@@ -7,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.agents.base import Runner
 from ralph.config import paths, settings
+from ralph.config.environment import AgentEnvironment
 from ralph.config.files import read_goal
 from ralph.config.settings import Settings
 from ralph.config.trust import refuse_sessions
@@ -17,12 +18,11 @@ from ralph.core.errors import BlockedError, RepoError, UsageError
 from ralph.core.goal import Goal
 from ralph.core.limits import allowance
 from ralph.core.run import Run
-from ralph.core.usage import Spend
 from ralph.git.address import clone_path, require_source
 from ralph.git.repo import Repo, clone, open_repo, require_branch_name
 from ralph.run.agent import ChosenAgent, choose_agent, require_file
 from ralph.run.check import Check, find_check
-from ralph.run.prompts import Prompts
+from ralph.run.prompts import MAP, Prompts
 from ralph.state import project
 from ralph.system import environ
 
@@ -88,6 +88,11 @@ class RunRequest:
     env: Mapping[str, str]
     ralph_dir: Path
 
+    @property
+    def directory(self) -> Path:
+        """Where the runs of the repository are kept."""
+        return self.ralph_dir / "runs" / paths.repo_key(self.place.root)
+
     def settings_at(self, root: Path | None) -> Settings:
         return settings.load(
             env=self.env, root=root, flags=self.written, front_matter=self.goal.front_matter, goal=self.goal.path
@@ -102,18 +107,16 @@ class Prepared:
     repo: Repo
     agent: ChosenAgent
     check: Check | None
-    env: Mapping[str, str]
+    around: AgentEnvironment
     """The environment of the agent and the check; ralph's own until `.envrc` is looked at."""
-    envrc: str = ""
-    """What the header says of `.envrc`."""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        return self.around.env
 
     @property
     def settings(self) -> Settings:
         return self.agent.settings
-
-    @property
-    def runner(self) -> Runner:
-        return self.agent.runner
 
     @property
     def flags(self) -> RunFlags:
@@ -150,6 +153,50 @@ def look(flags: RunFlags, written: Mapping[str, object]) -> RunRequest:
     return asked
 
 
+@dataclass(frozen=True, slots=True)
+class SurveyRequest:
+    """What a scout is to map, and with what; `directory` is where the runs of the repository are kept."""
+
+    env: Mapping[str, str]
+    ralph_dir: Path
+    repo: Repo
+    directory: Path
+    agent: ChosenAgent
+    prompt: str
+    around: AgentEnvironment
+    """The environment of the agent; ralph's own until `.envrc` is looked at."""
+
+
+def look_to_map(written: Mapping[str, object]) -> SurveyRequest:
+    """Find out what `ralph understand` is to map: the repository ralph stands in."""
+    env = environ.without_redirections()
+    try:
+        repo = open_repo(Path.cwd())
+    except UsageError as error:
+        raise UsageError(error.message, "go to the repository that is to be mapped") from error
+    project.require_plain_directory(repo.root)
+    ralph_dir = paths.ralph_dir(env)
+    if ralph_dir.resolve().is_relative_to(repo.root):
+        raise UsageError(f"RALPH_DIR={ralph_dir} lies in the repository itself", "put it elsewhere")
+    require_place_for_map(repo.root)
+    agent = choose_agent(settings.load(env=env, root=repo.root, flags=written), repo.root, env)
+    require_file(agent.settings.scout, "scout", repo.root)
+    prompt = _prompts(repo.root).scout(repo.root, reply=agent.runner.reply)
+    directory = ralph_dir / "runs" / paths.repo_key(repo.root)
+    return SurveyRequest(env, ralph_dir, repo, directory, agent, prompt, AgentEnvironment(env))
+
+
+def require_place_for_map(root: Path) -> None:
+    """Refuse a place where the map cannot be written, or from which a link leads elsewhere."""
+    project.require_plain_directory(root)
+    place = root / MAP
+    if place.is_symlink() or (place.exists() and not place.is_file()):
+        raise UsageError(f"{place} is no plain file", "remove it: the map is written there")
+    folder = place.parent if place.parent.exists() else root
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{folder} cannot be written: the map is to be {place}", "make it writable")
+
+
 def settle(asked: RunRequest, repo: Repo) -> Prepared:
     """Settle settings, agent and check with what stands in the repository, or say what is wrong."""
     project.require_plain_directory(repo.root)
@@ -159,7 +206,7 @@ def settle(asked: RunRequest, repo: Repo) -> Prepared:
     check = _find_check(asked, repo.root, agent.settings)
     _first_prompt(asked.goal, repo.root, check, agent)  # a template that cannot be rendered is refused now
     _prompts(repo.root).summarizer(asked.goal, _new_run(asked.goal), 1, reply=agent.runner.reply)
-    return Prepared(asked, repo, agent, check, asked.env)
+    return Prepared(asked, repo, agent, check, AgentEnvironment(asked.env))
 
 
 def dry_run(asked: RunRequest) -> None:
@@ -170,7 +217,7 @@ def dry_run(asked: RunRequest) -> None:
     check = _find_check(asked, root, chosen) if root.is_dir() else None
     prompt = _first_prompt(asked.goal, root, check, agent)
     folder = asked.ralph_dir / "runs" / "…"
-    given = allowance(chosen.limits, spent=Spend(), elapsed=0.0, timeout=chosen.iteration_timeout)
+    given = allowance(chosen.limits, spent=_new_run(asked.goal).spend, elapsed=0.0, timeout=chosen.iteration_timeout)
     nobody = str(uuid.UUID(int=0))
     launch = runner.launch(
         agent.request(prompt, nobody, chosen.worker, root=root, env=env, folder=folder, allowance=given)

@@ -11,6 +11,7 @@ from pathlib import Path
 from ralph import __version__
 from ralph.agents.base import OWN_TRANSCRIPTS
 from ralph.core.errors import RalphError
+from ralph.core.events import RunStarted
 from ralph.core.limits import Limit, Reasoning, told_limits
 from ralph.core.run import Run, RunResult
 from ralph.core.status import TimeSpent
@@ -21,7 +22,10 @@ from ralph.git import repo
 from ralph.git.repo import size_of_changes
 from ralph.run.agent import ChosenAgent
 from ralph.run.loop import STALLED
-from ralph.run.prepare import Prepared
+from ralph.run.prepare import Prepared, SurveyRequest
+from ralph.run.prompts import MAP
+from ralph.run.scout import Survey
+from ralph.state.journal import Journal
 
 Lines = Iterator[tuple[str, str]]
 
@@ -31,7 +35,7 @@ _SUBAGENTS = {"Agent", "Task"}
 
 def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -> Lines:
     """The header of a run, as labelled lines; `version` is the agent's, where it was asked for it."""
-    chosen, check, runner = prepared.settings, prepared.check, prepared.runner
+    chosen, check, runner = prepared.settings, prepared.check, prepared.agent.runner
     yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
     yield from introduction(prepared.agent, version=version)
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
@@ -41,8 +45,8 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
         yield "check", f"{check.label}, in the version that stood when this began"
     else:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
-    if prepared.envrc:
-        yield "envrc", prepared.envrc
+    if prepared.around.header:
+        yield "envrc", prepared.around.header
     none = "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
     yield "limits", told_limits(chosen.limits) or none
     yield "run", str(directory)
@@ -59,6 +63,30 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
         yield "fetch", shlex.join(["git", "-C", str(prepared.repo.root), "fetch"])
     for note in chosen.notes:
         yield "note", note
+
+
+def run_started(prepared: Prepared, run: Run) -> RunStarted:
+    """The event that opens a start of a run."""
+    agent, around = prepared.agent, prepared.around
+    return RunStarted(
+        goal=run.goal,
+        run=run.id,
+        repo=str(prepared.repo.root),
+        branch=run.branch,
+        agent=agent.settings.agent,
+        agent_path=agent.runner.path,
+        transcript=agent.runner.transcript,
+        model=agent.model,
+        reasoning=agent.settings.reasoning,
+        check=prepared.check_label,
+        continued=bool(run.history.iterations or run.failed),
+        iteration=run.iteration,
+        envrc=around.header,
+        cost_usd=run.spend.cost_usd,
+        tokens=run.spend.tokens,
+        envrc_used=around.used,
+        envrc_why=around.why,
+    )
 
 
 def introduction(agent: ChosenAgent, *, read_only: bool = False, version: str = "") -> Lines:
@@ -176,10 +204,10 @@ def _cost(run: Run) -> str:
 
 def _tokens(run: Run) -> str:
     apart = run.condensed.spend
-    return spent_tokens(run.spend) + (f" ({apart.tokens:,} for summaries)" if apart.knows_tokens else "")
+    return _spent_tokens(run.spend) + (f" ({apart.tokens:,} for summaries)" if apart.knows_tokens else "")
 
 
-def spent_tokens(spend: Spend) -> str:
+def _spent_tokens(spend: Spend) -> str:
     return f"{spend.tokens:,} tokens" if spend.knows_tokens else "tokens unknown"
 
 
@@ -210,6 +238,59 @@ def _words() -> list[str]:
     return ["ralph", *(word for word in sys.argv[1:] if word not in ("--fresh", "--trust-envrc"))]
 
 
+def survey_started(asked: SurveyRequest) -> RunStarted:
+    """The event that opens a scout's pass, which has no goal and no check."""
+    agent, around = asked.agent, asked.around
+    return RunStarted(
+        goal="",
+        run="",
+        repo=str(asked.repo.root),
+        branch=asked.repo.branch(),
+        agent=agent.settings.agent,
+        agent_path=agent.runner.path,
+        transcript=agent.runner.transcript,
+        model=agent.model,
+        reasoning=agent.settings.reasoning,
+        check="",
+        continued=False,
+        iteration=0,
+        envrc=around.header,
+        envrc_used=around.used,
+        envrc_why=around.why,
+    )
+
+
+def survey_greeting(asked: SurveyRequest) -> Lines:
+    """The header of a scout's pass."""
+    yield "ralph", f"{__version__} · a scout maps the code base"
+    yield from introduction(asked.agent, read_only=True)
+    yield "repo", f"{asked.repo.root} · branch {asked.repo.branch() or '(detached HEAD)'}"
+    if asked.around.header:
+        yield "envrc", asked.around.header
+    for note in asked.agent.settings.notes:
+        yield "note", note
+    yield "", ""
+
+
+def survey_farewell(survey: Survey, spend: Spend, seconds: float, logs: Path, kept: Path | None) -> Lines:
+    """The last words of a scout's pass; `kept` is the map before, if it was another one."""
+    cost = format_money(spend.cost_usd) if spend.costed else "cost unknown"
+    yield "", ""
+    if survey.map:
+        lines = len(survey.map.splitlines())
+        size = f"{lines} line{'' if lines == 1 else 's'}"
+        yield "result", f"the map is {MAP}, {size}; workers read it from now on"
+        if kept is not None:
+            yield "", f"the one before is kept: {kept}"
+    else:
+        yield "result", f"failed: {survey.reason}" if survey.exit_code == 1 else survey.reason
+    yield "", f"{cost} · {_spent_tokens(spend)} · {format_duration(seconds)}"
+    yield "files", f"raw logs in {logs}"
+    if survey.hint:
+        yield "next", survey.hint
+
+
+_LONGEST_QUOTE = 20_000
 _LONGEST_SUMMARY = 2000
 _MOST_ITERATIONS = 20
 """Those before are told by the commits."""
@@ -227,6 +308,22 @@ class Facts:
     """What it said last, on whichever iteration; empty if it never ran."""
     changes: str
     logs: Path
+
+
+def write_dossier(result: RunResult, prepared: Prepared, journal: Journal) -> None:
+    """Leave the dossier of a run that stalled in its directory."""
+    root, logs = prepared.repo.root, journal.logs
+    checks = sorted((logs / "check").glob("*.log"))
+    facts = Facts(
+        title=prepared.goal.title,
+        goal_path=prepared.goal.path,
+        repo=root,
+        check=prepared.check_label,
+        check_output=both_ends(checks[-1].read_text("utf-8", "replace"), _LONGEST_QUOTE) if checks else "",
+        changes=repo.changes(root, result.run.base, _LONGEST_QUOTE),
+        logs=logs,
+    )
+    journal.write_dossier(dossier(result.run, result.reason, facts))
 
 
 def dossier(run: Run, reason: str, facts: Facts) -> str:

@@ -16,11 +16,14 @@ from ralph.core.status import StatusFold
 from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import format_money, timestamp
 from ralph.core.usage import Spend
+from ralph.git.repo import Repo, open_repo
 from ralph.run import summarizer
 from ralph.run.agent import estimate, own_log_of
-from ralph.run.prepare import Prepared
+from ralph.run.prepare import Prepared, RunRequest
 from ralph.run.summarizer import SUMMARIZER, Unusable
-from ralph.state.journal import Journal, Saved, mode_of
+from ralph.state import project
+from ralph.state.journal import Damaged, Journal, Saved, mode_of
+from ralph.state.project import listed
 
 _CHUNK = 1 << 20
 
@@ -253,7 +256,7 @@ def _with_summary(run: Run, journal: Journal, rhythm: Rhythm) -> tuple[Run, list
 
 def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
     """Count a session by what held it: the agent, its transcript and its model may be others now."""
-    name = saved.transcript or prepared.runner.transcript
+    name = saved.transcript or prepared.agent.runner.transcript
     try:
         transcript = find_transcript(name)()
     except BlockedError:  # another package's, that is gone: nothing is known, and nothing guessed
@@ -268,3 +271,49 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
         estimate(prepared.agent.prices, model, name),
         lambda session_id: own_log_of(account, session_id, log),
     )
+
+
+def was_cut(asked: RunRequest, journal: Journal) -> bool:
+    """Tell whether the run to be continued never said how its last start ended."""
+    saved = None if asked.flags.fresh else journal.load()
+    return isinstance(saved, Damaged) or (isinstance(saved, Saved) and saved.exit_code is None)
+
+
+def clean_up_after_a_cut(asked: RunRequest, journal: Journal) -> tuple[Repo, list[str]]:
+    """Open the repository, and undo what a session did when ralph was killed under it; return what that was."""
+    cut = was_cut(asked, journal)
+    saved = journal.load() if cut else None
+    said = _end_operation(asked.place.root, saved) if isinstance(saved, Saved) else []
+    repo = asked.place.open(asked.goal.path)
+    snapshot = project.stored(journal.snapshot)
+    if snapshot is not None and cut and (undone := listed(snapshot.restore(repo.root, journal.undone))):
+        kept = journal.undone
+        said.append(f"{undone} changed while the run was cut off: restored; the other version is in {kept}")
+    return repo, said
+
+
+def _end_operation(root: Path, saved: Saved) -> list[str]:
+    """End the rebase or the like that a session was at when ralph was killed, if it is about the run's branch."""
+    if not root.is_dir():
+        return []
+    repo = open_repo(root)
+    if not (operation := repo.operation_in_progress()) or repo.operation_branch() != saved.run.branch:
+        return []
+    repo.hold(saved.run.branch, saved.run.tip)
+    return [f"ended `git {operation}`, which the session that was cut off had left unfinished; the files stay"]
+
+
+def find_run(prepared: Prepared, journal: Journal) -> Saved | None:
+    """Return the run to continue, None for a new one; refuse what cannot begin."""
+    unfinished, goal = find_unfinished(prepared, journal), prepared.goal
+    if prepared.flags.resume and unfinished is None:
+        raise UsageError(f"there is no unfinished run of {goal.name} to continue", "leave out --continue to begin one")
+    if unfinished is not None:
+        refuse_mismatch(unfinished, prepared)
+    elif not prepared.flags.allow_dirty and (dirty := prepared.repo.dirty_paths(goal.path)):
+        shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
+        raise UsageError(
+            f"the working tree has changes: {shown}",
+            "commit or stash them, or let them join the first commit with --allow-dirty",
+        )
+    return unfinished

@@ -1,34 +1,37 @@
 """A scout's pass: one session that reads the repository and answers with a map of it; failures go by the table."""
 
-from collections.abc import Callable
+import random
 from dataclasses import dataclass
+from typing import Protocol
 
-from ralph.agents.base import Request
-from ralph.core.events import Event, Tag, Text
+from ralph.core.events import Tag, Text
 from ralph.core.failures import Again, Blocked, Failed, Finished, Limited, Tries, decide
 from ralph.core.verdict import Reply, Verdict, without_promise
-from ralph.run.session import Logs, SessionKit, SessionReport, run_session
+from ralph.run.session import Observer, SessionReport
 from ralph.system.clock import VisibleWait
 
 
-@dataclass(frozen=True, slots=True)
-class ScoutKit:
-    """The collaborators of a pass, built by the command line."""
+class ScoutSessions(Protocol):
+    """A scout, and the tree that it reads."""
 
-    session: SessionKit
-    request: Callable[[str], Request]
-    """The request for a session with this id."""
-    open_logs: Callable[[], Logs]
-    written_map: Callable[[], str]
-    """The map, if the session has written it to its place by itself; else empty."""
-    renew: Callable[[], object]
-    """Give the next session a tree that no session has changed."""
-    observe: Callable[[Event], None]
-    patience: VisibleWait
-    woken: Callable[[], bool]
-    """Whether the user will not wait any longer."""
-    random: Callable[[], float]
-    new_id: Callable[[], str]
+    @property
+    def reply(self) -> Reply: ...
+    @property
+    def written_map(self) -> str:
+        """The map, if the session has written it to its place by itself; else empty."""
+        ...
+
+    def survey(self) -> SessionReport:
+        """Run one session."""
+        ...
+
+    def renew(self) -> None:
+        """Give the next session a tree that no session has changed."""
+        ...
+
+    def woken(self) -> bool:
+        """Tell whether the user will not wait any longer."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +44,22 @@ class Survey:
     hint: str = ""
 
 
-def scout(kit: ScoutKit) -> Survey:
+def scout(sessions: ScoutSessions, observe: Observer, clock: VisibleWait) -> Survey:
     """Hold sessions until one has drawn a map, or the failure table says that none will."""
     tries = Tries()
     while True:
-        report = run_session(kit.request(kit.new_id()), kit.open_logs(), kit.session)
-        kit.patience.leave_if_interrupted()
-        match decide(report.ending, tries, now=kit.patience.now(), jitter=kit.random()):
+        report = sessions.survey()
+        clock.leave_if_interrupted()
+        jitter = random.random()  # noqa: S311 - so that not all who wait come back at once
+        match decide(report.ending, tries, now=clock.now(), jitter=jitter):
             case Finished():
-                drawn = kit.written_map() or _map_in(report, kit.session.runner.reply)
+                drawn = sessions.written_map or _map_in(report, sessions.reply)
                 return Survey(drawn) if drawn else Survey("", 1, "the scout ended without a map")
             case Again(reason, tries, not_before):
-                kit.observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
+                observe(Text(Tag.SYS, f"session ended: {reason} (raw log: {report.log})"))
                 if not_before is not None:
-                    kit.patience.wait(reason, not_before, kit.woken)
-                kit.renew()
+                    clock.wait(reason, not_before, sessions.woken, end=report.ending.end)
+                sessions.renew()
             case Failed(reason) | Limited(reason):
                 return Survey("", 1, f"{reason} (raw log: {report.log})")
             case Blocked(reason, hint):

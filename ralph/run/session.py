@@ -1,7 +1,7 @@
 """One agent session: say, listen, correct, stop. What it came to is a value; see `failures`."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,19 +27,20 @@ from ralph.core.failures import OUT_OF_MONEY, Evidence, SessionEnd, classify, co
 from ralph.core.limits import Bound, Calls, Measure, Used
 from ralph.core.ndjson import Oversized
 from ralph.core.text import format_duration
-from ralph.core.usage import Meter
+from ralph.core.usage import Estimate, Meter
 from ralph.core.verdict import MOST_CORRECTIONS, Promise
+from ralph.system.clock import monotonic_with_sleep
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
 _TELLING = frozenset({SessionStarted, Text, RateLimited, ApiRetry, TurnEnded})
 """Events that a session reacts to; of the others, a busy agent sends thousands."""
-
-
 _SILENCE = 0.1
 """Of its whole time: an agent that has said nothing for so long, not even when told to wrap up, hangs."""
-
-
+_UNPRICED = (
+    "{model} has no price here: while a session works, limits on cost hold only by the agent's own budget, and"
+    " by what its results say (.ralph/pricing.toml can name a price)"
+)
 _TOGETHER = 32
 """Events observed in one go. More would spare no time: what is still in the processor's cache is quick to write."""
 
@@ -67,11 +68,11 @@ class Observer(Protocol):
     def __call__(self, *events: Event) -> None: ...
 
 
-class Estimate(Protocol):
-    """Knows what the tokens of one session cost, where the agent has not said it."""
+class MeteredObserver(Observer, Protocol):
+    """The same, and it counts what is used."""
 
-    def __call__(self, usage: Usage) -> Usage: ...
-    def knows(self, model: str) -> bool: ...
+    @property
+    def meter(self) -> Meter: ...
 
 
 class Logs(Protocol):
@@ -83,25 +84,43 @@ class Logs(Protocol):
     def stderr(self) -> Path: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SessionKit:
-    """What a session works with."""
+class SessionAgent(Protocol):
+    """The agent of a session: how it is started, read and priced, and how long it may take."""
 
-    runner: Runner
-    transcript: Callable[[], Transcript]
-    estimate: Callable[[], Estimate]
-    """A fresh one for each session."""
-    unpriced: Callable[[str], None]
-    """Say that there is a limit on the cost, and no price for this model."""
-    start: Callable[[Launch, Logs], AbstractContextManager[Process]]
-    recall: Callable[[str, Logs], Sequence[bytes]]
-    """What the agent's own account tells of the use of a session; logged as if the agent had said it."""
+    @property
+    def runner(self) -> Runner: ...
+    @property
+    def transcript(self) -> Callable[[], Transcript]: ...
+    @property
+    def idle_timeout(self) -> float: ...
+    @property
+    def timeout(self) -> float: ...
+    def estimate(self, model: str) -> Estimate: ...
+    def own_log(self, session_id: str, environment: Mapping[str, str], log: Path) -> Sequence[bytes]:
+        """What the agent itself has kept of a session's use; logged as if the agent had said it."""
+        ...
+
+
+class SessionHost(Protocol):
+    """Starts processes, and knows whether the user wants them ended."""
+
+    @property
+    def stop_requests(self) -> int:
+        """How often the user has asked ralph to end: once is softly, twice is now."""
+        ...
+
+    def start(self, launch: Launch, logs: Logs) -> AbstractContextManager[Process]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What all sessions of one kind share."""
+
+    agent: SessionAgent
+    host: SessionHost
     observe: Observer
-    clock: Callable[[], float]
-    stop_requests: Callable[[], int]
-    """How often the user has asked ralph to end: once is softly, twice is now."""
-    idle_timeout: float
-    timeout: float
+    unpriced: set[str] = field(default_factory=set[str])
+    """Models that have no price, which is said once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +135,14 @@ class SessionReport:
     log: Path
 
 
-def run_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
+def run_session(request: Request, logs: Logs, sessions: Sessions) -> SessionReport:
     """Hold one session to its end: every line heard is observed, every process of it is gone when this returns."""
-    talk = _Conversation(kit, request, session_id=request.session_id)
-    watch = _Watch(kit, started=kit.clock())
-    launch: Launch | None = kit.runner.launch(request)
+    agent = sessions.agent
+    talk = _Conversation(sessions, request, session_id=request.session_id)
+    watch = _Watch(sessions, started=monotonic_with_sleep())
+    launch: Launch | None = agent.runner.launch(request)
     while launch is not None:
-        with kit.start(launch, logs) as process:
+        with sessions.host.start(launch, logs) as process:
             talk.begin(process, launch)
             while (lines := process.read(_POLL)) is not None:
                 talk.hear(lines)
@@ -130,12 +150,12 @@ def run_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
             talk.left()
         launch = None if watch.has_ended_it else talk.next_launch
     if not talk.ended_well:
-        talk.hear(kit.recall(talk.session_id, logs))
+        talk.hear(agent.own_log(talk.session_id, request.environment, logs.stdout))
     talk.close()
     ending = classify(talk.evidence(watch))
     text, degraded = talk.last_words()
     ended = SessionEnded(talk.session_id, ending.end, ending.reason, text, degraded, talk.exit_code, str(logs.stdout))
-    kit.observe(ended)
+    sessions.observe(ended)
     return SessionReport(talk.session_id, ending, text, degraded, tuple(talk.denials.values()), logs.stdout)
 
 
@@ -143,7 +163,7 @@ def run_session(request: Request, logs: Logs, kit: SessionKit) -> SessionReport:
 class _Watch:
     """Ends a session that hangs, takes too long, has used up a limit, or that the user wants ended."""
 
-    kit: SessionKit
+    sessions: Sessions
     started: float
     reason: str = ""
     used_up: Bound | None = None
@@ -154,35 +174,35 @@ class _Watch:
         return bool(self.reason or self.used_up or self.requests_seen)
 
     def look(self, process: Process, talk: "_Conversation") -> None:
-        requests = self.kit.stop_requests()
+        agent, requests = self.sessions.agent, self.sessions.host.stop_requests
         if requests > self.requests_seen:
             self.requests_seen = requests
             talk.is_over = True
             if requests == 1:
-                self.kit.observe(Text(Tag.SYS, "stopping the session; once more kills it at once"))
-                process.stop(self.kit.runner.interrupt())
+                self.sessions.observe(Text(Tag.SYS, "stopping the session; once more kills it at once"))
+                process.stop(agent.runner.interrupt())
             else:
                 process.kill()
         if self.has_ended_it or talk.settled:
             return
         used, allowance = self.used(talk), talk.request.allowance
-        if process.idle_seconds > self.kit.idle_timeout:
-            self.reason = f"no output for {format_duration(self.kit.idle_timeout)} (idle_timeout)"
-        elif used.seconds > self.kit.timeout and process.idle_seconds > _SILENCE * self.kit.timeout:
-            self.reason = f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout), and silent"
+        if process.idle_seconds > agent.idle_timeout:
+            self.reason = f"no output for {format_duration(agent.idle_timeout)} (idle_timeout)"
+        elif used.seconds > agent.timeout and process.idle_seconds > _SILENCE * agent.timeout:
+            self.reason = f"not finished after {format_duration(agent.timeout)} (iteration_timeout), and silent"
         elif (bound := allowance.exhausted(used, but_use=talk.calls.may_end)) is not None:
             self.used_up = bound
-        elif used.seconds > self.kit.timeout:
-            self.reason = f"not finished after {format_duration(self.kit.timeout)} (iteration_timeout)"
+        elif used.seconds > agent.timeout:
+            self.reason = f"not finished after {format_duration(agent.timeout)} (iteration_timeout)"
         elif (bound := allowance.nearly_exhausted(used)) is not None and talk.may_be_interrupted(bound):
             talk.wrap_up(bound)
         if self.has_ended_it:
             talk.is_over = True
-            process.stop(self.kit.runner.interrupt())
+            process.stop(agent.runner.interrupt())
 
     def used(self, talk: "_Conversation") -> Used:
         """What the session has used so far."""
-        return Used(talk.meter.session, self.kit.clock() - self.started)
+        return Used(talk.meter.session, monotonic_with_sleep() - self.started)
 
     def used_up_words(self, bound: Bound, talk: "_Conversation") -> str:
         """Say what is used up; prices had it so, where the cost that the agent named in the end is less."""
@@ -202,7 +222,7 @@ class _Conversation:
     An agent that hears only one message a process gets the next one from `next_launch`; the conversation goes on.
     """
 
-    kit: SessionKit
+    sessions: Sessions
     request: Request
     session_id: str
     reader: Reader = field(init=False)
@@ -234,8 +254,8 @@ class _Conversation:
     unobserved: list[Event] = field(default_factory=list[Event])
 
     def __post_init__(self) -> None:
-        self.reader = Reader(self.kit.transcript())
-        self.estimate = self.kit.estimate()
+        self.reader = Reader(self.sessions.agent.transcript())
+        self.estimate = self.sessions.agent.estimate(self.request.model)
         self.is_limited = self.request.allowance.counts
 
     def begin(self, process: Process, launch: Launch) -> None:
@@ -256,7 +276,7 @@ class _Conversation:
         One that hears a message only at the start of a process cannot be told: it works on until it is stopped.
         """
         self.told_to_wrap_up = True
-        interrupt = self.kit.runner.interrupt()
+        interrupt = self.sessions.agent.runner.interrupt()
         if interrupt and self.listens:
             self.nearly_used_up = bound
             self.process.say(interrupt)
@@ -287,7 +307,7 @@ class _Conversation:
     def evidence(self, watch: _Watch) -> Evidence:
         bound = watch.bound_of(self)
         return Evidence(
-            reply=self.kit.runner.reply,
+            reply=self.sessions.agent.runner.reply,
             turn=self.turn,
             words=self.last_words()[0],
             promised=self.promise.made,
@@ -324,7 +344,7 @@ class _Conversation:
     def _have_observed(self) -> None:
         if events := self.unobserved:
             self.unobserved = []
-            self.kit.observe(*events)
+            self.sessions.observe(*events)
 
     def _take(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -360,21 +380,24 @@ class _Conversation:
             case ApiRetry(status=401) if not self.login_refused:
                 # Claude Code would go on for three minutes (11 tries on 2.1.197) with a login that is refused.
                 self.login_refused = True
-                self.process.stop(self.kit.runner.interrupt())
+                self.process.stop(self.sessions.agent.runner.interrupt())
             case TurnEnded():
                 self._turn_ended(event)
             case _:
                 pass
 
     def _require_tool(self, tools: Sequence[str]) -> None:
-        needed = self.kit.runner.required_tool
+        needed = self.sessions.agent.runner.required_tool
         if needed and needed not in tools:
             self.unusable = f"the agent does not offer the {needed} tool, without which it cannot give a verdict"
-            self.process.stop(self.kit.runner.interrupt())
+            self.process.stop(self.sessions.agent.runner.interrupt())
 
     def _require_price(self, model: str) -> None:
-        if self.request.allowance.dollars is not None and model and not self.estimate.knows(model):
-            self.kit.unpriced(model)
+        if self.request.allowance.dollars is None or not model or model in self.sessions.unpriced:
+            return
+        if not self.estimate.knows(model):
+            self.sessions.unpriced.add(model)
+            self.sessions.observe(Text(Tag.SYS, _UNPRICED.format(model=model)))
 
     def _turn_ended(self, turn: TurnEnded) -> None:
         self.denials.update({denial.id: denial for denial in turn.denials})
@@ -387,7 +410,7 @@ class _Conversation:
         self.calls.end_turn()
         self.turn = turn
         self.settled = True
-        fault = correctable(turn, self.kit.runner.reply, promised=self.promise.made)
+        fault = correctable(turn, self.sessions.agent.runner.reply, promised=self.promise.made)
         if (bound := self.nearly_used_up) is not None and (fault is not None or interrupted(turn)):
             self.nearly_used_up = None
             goes_on = self._plead(bound)
@@ -408,7 +431,7 @@ class _Conversation:
 
     def _say(self, text: str) -> bool:
         """Say one more thing in this session; False if this agent cannot be talked to any more."""
-        answer = None if self.is_over else self.kit.runner.follow_up(self.request, self.session_id, text)
+        answer = None if self.is_over else self.sessions.agent.runner.follow_up(self.request, self.session_id, text)
         if answer is None:
             return False
         self.unobserved.append(Text(Tag.PROMPT, text))

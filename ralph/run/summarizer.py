@@ -1,85 +1,90 @@
 """A summarizer's session: what stands for the older iterations in later prompts. It may fail; the run goes on."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ralph.agents.base import Request
 from ralph.core.errors import DiskError, RalphError
-from ralph.core.events import Event, SummaryStarted, SummaryWritten, Tag, Text
+from ralph.core.events import SummaryWritten, Tag, Text
 from ralph.core.failures import TABLE, Policy
-from ralph.core.run import Run
+from ralph.core.run import Held, Run
 from ralph.core.summary import Rhythm, Summary, written
-from ralph.core.usage import Meter
 from ralph.core.verdict import Reply, Verdict
-from ralph.run.session import Logs, SessionKit, SessionReport, run_session
+from ralph.run.session import MeteredObserver, SessionReport
+from ralph.system.clock import VisibleWait
 from ralph.system.files import replace_file
 
 
-class Held(Protocol):
+class SummarySessions(Protocol):
     @property
-    def undone(self) -> tuple[str, ...]: ...
-    @property
-    def secrets(self) -> tuple[str, ...]: ...
+    def reply(self) -> Reply: ...
+    def summarize(self, run: Run, through: int) -> SessionReport:
+        """Run a session that condenses the run's iterations up to this one."""
+        ...
+
+
+class ReadOnlyTree(Protocol):
+    def undo(self) -> Held:
+        """Undo what a session must not do to `.ralph/` and the branch; return that, and which secrets it committed."""
+        ...
+
+    def changes(self) -> Collection[str]:
+        """What in the tree is not committed."""
+        ...
+
+
+class SummaryRecords(Protocol):
+    def save(self, run: Run) -> None: ...
+    def save_summary(self, run: Run, summary: Summary) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class CondensingKit:
-    """The collaborators of a summarizer's session, built by the command line."""
+class SummaryWorkspace:
+    """What summarizing works by, and with; built in `run/workspace`."""
 
-    session: SessionKit
     rhythm: Rhythm
-    request: Callable[[Run, int, str], Request]
-    """The request for a session with this id that condenses the run's iterations up to this one."""
-    open_logs: Callable[[Run], Logs]
-    undo: Callable[[], Held]
-    """Undo what a session must not do to `.ralph/` and the branch; say what it had done, and what secrets committed."""
-    changes: Callable[[], Collection[str]]
-    """What in the tree is not committed."""
-    store: Callable[[Run, Summary], None]
-    save: Callable[[Run], None]
-    observe: Callable[[Event], None]
-    meter: Callable[[], Meter]
-    new_id: Callable[[], str]
-    leave_if_interrupted: Callable[[], None]
+    sessions: SummarySessions
+    tree: ReadOnlyTree
+    records: SummaryRecords
+    observe: MeteredObserver
+    clock: VisibleWait
 
 
-def condense(run: Run, kit: CondensingKit, *, shrink: bool = False) -> Run | None:
+def condense(run: Run, ws: SummaryWorkspace, *, shrink: bool = False) -> Run | None:
     """Have the older iterations condensed if that is due; None: it is not. Only a signal, git or the disk can end this.
 
     `shrink`: a prompt was too long, so that all but the last few are condensed.
     """
-    through = kit.rhythm.due(run.finished, run.condensed, shrink=shrink)
+    through = ws.rhythm.due(run.finished, run.condensed, shrink=shrink)
     if through is None:
         return None
-    before = kit.changes()
+    before = ws.tree.changes()
     try:
-        request = kit.request(run, through, kit.new_id())
-        logs = kit.open_logs(run)
-        kit.observe(SummaryStarted(through, request.session_id, str(logs.stdout)))
-        report = run_session(request, logs, kit.session)
+        report = ws.sessions.summarize(run, through)
     except DiskError:  # the next session would have no log either
         raise
     except RalphError as error:
-        return _failed(run, through, error.message, kit, passes=shrink)
-    spent = kit.meter().session
-    run = replace(run.spent(kit.meter().total), condensed=run.condensed.spent(spent))
-    _tell_deeds(before, kit)
-    if text := _summary_in(report, kit.session.runner.reply):
+        return _failed(run, through, error.message, ws, passes=shrink)
+    spent = ws.observe.meter.session
+    run = replace(run.spent(ws.observe.meter.total), condensed=run.condensed.spent(spent))
+    _tell_deeds(before, ws)
+    if text := _summary_in(report, ws.sessions.reply):
         summary = written(through, text)
-        kit.store(run, summary)  # first: without it nothing may say that it was made
+        ws.records.save_summary(run, summary)  # first: without it nothing may say that it was made
         run = replace(run, condensed=run.condensed.after(summary))
-        kit.save(run)
-        kit.observe(SummaryWritten(through, spent.cost_usd if spent.costed else None, summary.text))
+        ws.records.save(run)
+        ws.observe(SummaryWritten(through, spent.cost_usd if spent.costed else None, summary.text))
         return run
-    kit.save(run)  # with what it cost, and no word of a failure yet: after a signal the next start makes the summary
-    kit.leave_if_interrupted()
+    ws.records.save(
+        run
+    )  # with what it cost, and no word of a failure yet: after a signal the next start makes the summary
+    ws.clock.leave_if_interrupted()
     if report.ending.limit is not None:  # the run ends here, and the next start makes the summary
         return run
     passes = shrink or TABLE[report.ending.end].policy in (Policy.WAIT, Policy.BACKOFF)
-    return _failed(run, through, f"{_why(report)} (raw log: {report.log})", kit, passes=passes)
+    return _failed(run, through, f"{_why(report)} (raw log: {report.log})", ws, passes=passes)
 
 
 def _summary_in(report: SessionReport, reply: Reply) -> str:
@@ -96,25 +101,25 @@ def _why(report: SessionReport) -> str:
     return f"{report.ending.end}: {report.ending.reason}" if report.ending.reason else str(report.ending.end)
 
 
-def _failed(run: Run, through: int, reason: str, kit: CondensingKit, *, passes: bool) -> Run:
-    again = kit.rhythm.next_try(run.finished, passes=passes)
+def _failed(run: Run, through: int, reason: str, ws: SummaryWorkspace, *, passes: bool) -> Run:
+    again = ws.rhythm.next_try(run.finished, passes=passes)
     said = f"no summary of iterations 1-{through}: {reason}; the run goes on; the next try is after iteration {again}"
-    kit.observe(Text(Tag.SYS, said))
+    ws.observe(Text(Tag.SYS, said))
     run = replace(run, condensed=run.condensed.put_off(again))
-    kit.save(run)
+    ws.records.save(run)
     return run
 
 
-def _tell_deeds(before: Collection[str], kit: CondensingKit) -> None:
+def _tell_deeds(before: Collection[str], ws: SummaryWorkspace) -> None:
     """Undo what a session must not do, and say what it did: it was to read only."""
-    held = kit.undo()
+    held = ws.tree.undo()
     for deed in held.undone:
-        kit.observe(Text(Tag.SYS, f"the summarizer {deed}; that was undone"))
+        ws.observe(Text(Tag.SYS, f"the summarizer {deed.words}; that was undone"))
     for path in held.secrets:
-        kit.observe(Text(Tag.SYS, f"the summarizer itself committed what looks like a secret: {path}"))
-    if changed := [path for path in kit.changes() if path not in before]:
+        ws.observe(Text(Tag.SYS, f"the summarizer itself committed what looks like a secret: {path}"))
+    if changed := [path for path in ws.tree.changes() if path not in before]:
         shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
-        kit.observe(Text(Tag.SYS, f"the summarizer was to change nothing, but did: {shown}; the next commit holds it"))
+        ws.observe(Text(Tag.SYS, f"the summarizer was to change nothing, but did: {shown}; the next commit holds it"))
 
 
 _FIRST_LINE = re.compile(r"# Iterations 1-([1-9][0-9]{0,8}) of run (\S+), goal (\S+)")

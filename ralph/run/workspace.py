@@ -1,169 +1,109 @@
-"""What each step of the loop means on disk: sessions and their logs, commits, the check, the run's record."""
+"""What the loop's collaborators do on disk: sessions and their logs, commits, the check, the run's record."""
 
-import random
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ralph.agents.base import Request
-from ralph.core.events import CheckStarted, Event, SessionStarted
-from ralph.core.guidance import Instruction, Steering
+from ralph.core.events import Event, IterationStarted, SessionStarted, SummaryStarted
 from ralph.core.limits import Allowance, allowance, for_summary
-from ralph.core.run import Run
+from ralph.core.run import Committed, Deed, Held, Iteration, Run, Undone
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp
+from ralph.core.verdict import Reply
 from ralph.git import repo
-from ralph.git.repo import elsewhere, same_tree
 from ralph.run import summarizer
 from ralph.run.agent import AgentHost
 from ralph.run.check import CheckReport, run_check
-from ralph.run.loop import Kit
 from ralph.run.observers import Recorder
 from ralph.run.prepare import Prepared
 from ralph.run.prompts import Prompts
-from ralph.run.summarizer import SUMMARIZER, CondensingKit, condense
-from ralph.state.inbox import Inbox
-from ralph.state.journal import Journal, LogFiles, mode_of
-from ralph.state.project import ProjectLinks, Snapshot, listed
+from ralph.run.session import SessionReport, Sessions, run_session
+from ralph.run.summarizer import SUMMARIZER, SummaryWorkspace
+from ralph.state.journal import Journal, LogFiles, Saved, mode_of
+from ralph.state.project import ProjectLinks, Snapshot
+from ralph.system.clock import VisibleWait
 
 
-class Workspace:
-    """Where a run works: its repository, its directory, the stage; bound together for the loop."""
+class RunFiles:
+    """The run's record: its directory, and what the project's `.ralph/` shows of it."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        stage: AgentHost,
-        journal: Journal,
-        mailbox: Inbox,
-        *,
-        run: Run,
-        snapshot: Snapshot,
-        counted: str,
-    ) -> None:
-        """Take over where a start has made everything ready; `counted` is the last raw log that is in the spend."""
-        self.prepared, self.stage, self.journal = prepared, stage, journal
-        self.goal, self.repo, self.settings = prepared.goal, prepared.repo, prepared.settings
+    def __init__(self, prepared: Prepared, journal: Journal, run: Run, counted: str) -> None:
+        """Take over from a start; `counted` is the last raw log whose cost is in the run's spend."""
+        self.journal, self.last_saved = journal, run
+        self._prepared, self._counted = prepared, counted
+        self._links = ProjectLinks(prepared.repo.root)
+
+    def save(self, run: Run, exit_code: int | None = None, *, durable: bool = False) -> None:
         self.last_saved = run
-        self._windows = ProjectLinks(self.repo.root)
-        self.mailbox = mailbox
-        self._snapshot = snapshot
-        self._counted = counted
-        self._tip = self.repo.head()
-        self._owned = self.repo.owned(run.base, self.goal.path)
-        self._told_left_out: set[str] = set()
-        self._nested: set[str] = set()
-
-    def kit(self, recorder: Recorder) -> Kit:
-        condensing = self._condensing_kit(recorder)
-        return Kit(
-            session=self.stage.session_kit(self.prepared.agent, recorder, self.prepared.env),
-            limits=self.settings.limits,
-            most_failures=self.settings.failures,
-            stall_after=self.settings.stall_after,
-            on_denial=self.settings.on_denial,
-            request=self._request,
-            open_logs=self._open_logs,
-            condense=lambda run, shrink: condense(run, condensing, shrink=shrink),
-            undo=self._undo,
-            commit=self._commit,
-            record=self.journal.record,
-            save=self.save,
-            prove=lambda iteration: self._prove(iteration, recorder),
-            same_tree=lambda commits, other: same_tree(self.repo.root, commits, other),
-            elsewhere=lambda: elsewhere(self.repo.root, self.last_saved.branch, sorted(self._nested)),
-            observe=recorder,
-            meter=lambda: recorder.status.meter,
-            helm=Steering(self._hear),
-            patience=self.stage.patience(recorder),
-            elapsed=lambda: self.stage.seconds,
-            random=random.random,
-            new_id=lambda: str(uuid.uuid4()),
+        prepared, chosen = self._prepared, self._prepared.settings
+        saved = Saved(
+            run,
+            str(prepared.goal.path),
+            prepared.goal.digest,
+            check=prepared.check_label,
+            agent=chosen.agent,
+            transcript=prepared.agent.runner.transcript,
+            model=chosen.model,
+            exit_code=exit_code,
+            dotenv=chosen.said_in(str(prepared.repo.root / ".env")),
+            counted=self._counted,
+            repo=str(prepared.repo.root),
+        )
+        self.journal.save(saved, durable=durable)
+        self._links.show_budget(
+            cost_usd=run.spend.cost_usd,
+            max_cost_usd=chosen.limits.cost_usd,
+            iterations=len(run.history.iterations),
+            max_iterations=chosen.limits.iterations,
         )
 
-    def _hear(self) -> list[Instruction]:
-        """The words since the last time, and the key that ends a wait where there is no view."""
-        return [*self.mailbox.read(), *(Instruction(0, act, by_key=True) for act in self.stage.take_asked())]
+    def record(self, iteration: Iteration) -> None:
+        self.journal.record(iteration)
 
-    def _condensing_kit(self, recorder: Recorder) -> CondensingKit:
-        agent = self.prepared.agent
-        session = self.stage.session_kit(agent, recorder, self.prepared.env)
-        return CondensingKit(
-            session=replace(session, estimate=lambda: agent.estimate_in(self.settings.summarizer)),
-            rhythm=self.settings.rhythm,
-            request=self._summarizer_request,
-            open_logs=lambda run: self._open_logs(run, SUMMARIZER),
-            undo=self._undo,
-            changes=lambda: self.repo.dirty_paths(self.goal.path),
-            store=self._store_summary,
-            save=self.save,
-            observe=recorder,
-            meter=lambda: recorder.status.meter,
-            new_id=lambda: str(uuid.uuid4()),
-            leave_if_interrupted=self.stage.patience(recorder).leave_if_interrupted,
-        )
-
-    def _summarizer_request(self, run: Run, through: int, session_id: str) -> Request:
-        prompts = Prompts(self.repo.root / ".ralph" / "prompts")
-        prompt = prompts.summarizer(self.goal, run, through, reply=self.prepared.runner.reply)
-        return self.prepared.agent.request(
-            prompt,
-            session_id,
-            self.settings.summarizer,
-            root=self.repo.root,
-            env=self._child_environment(run.finished),
-            folder=self.journal.directory,
-            read_only=True,
-            allowance=for_summary(self._allowance(run)),
-        )
-
-    def _store_summary(self, run: Run, summary: Summary) -> None:
+    def save_summary(self, run: Run, summary: Summary) -> None:
         summarizer.store(self.journal.summary, summary, run=run.id, goal=run.goal)
 
-    def _request(self, run: Run, session_id: str, shrunk: bool) -> Request:
-        prompts = Prompts(self.repo.root / ".ralph" / "prompts")
-        check, reply = self.prepared.check_label, self.prepared.runner.reply
-        prompt = prompts.worker(
-            self.goal,
-            run,
-            root=self.repo.root,
-            check=check,
-            reply=reply,
-            verbatim=self.settings.rhythm.verbatim,
-            shrunk=shrunk,
-        )
-        return self.prepared.agent.request(
-            prompt,
-            session_id,
-            self.settings.worker,
-            root=self.repo.root,
-            env=self._child_environment(run.iteration),
-            folder=self.journal.directory,
-            allowance=self._allowance(run),
-        )
-
-    def _allowance(self, run: Run) -> Allowance:
-        """What of the limits is left for a session that begins now."""
-        timeout = self.settings.iteration_timeout
-        return allowance(self.settings.limits, spent=run.spend, elapsed=self.stage.seconds, timeout=timeout)
-
-    def _open_logs(self, run: Run, mode: str = "worker") -> LogFiles:
-        number = run.iteration if mode == "worker" else run.finished
-        logs = self.journal.log_files(self.settings.agent, mode, number, timestamp(time.time()))
+    def open_logs(self, mode: str, number: int) -> LogFiles:
+        """Name the raw logs of a session that is about to start."""
+        logs = self.journal.log_files(self._prepared.settings.agent, mode, number, timestamp(time.time()))
         self._counted = logs.stdout.name  # what is saved after the session includes its cost
         return logs
 
-    def _undo(self) -> repo.Held:
-        """Undo what a session or a check must not do; name what it was."""
-        changed = self._snapshot.restore(self.repo.root, self.journal.undone)
-        held = self.repo.hold(self.last_saved.branch, self._tip)
-        return replace(held, undone=(f"changed {listed(changed)}", *held.undone)) if changed else held
+    def show_session(self, events: Sequence[Event], at: str, _lines: bytes) -> None:
+        for event in events:
+            if isinstance(event, SessionStarted) and mode_of(self._counted) != SUMMARIZER:
+                self._links.show_session(event.session_id, at)
 
-    def _commit(self, message: str) -> repo.Committed:
+
+class WorkTree:
+    """The repository that a run works in, and its check."""
+
+    def __init__(self, prepared: Prepared, host: AgentHost, journal: Journal, run: Run, snapshot: Snapshot) -> None:
+        self._prepared, self._host, self._journal, self._run = prepared, host, journal, run
+        self._repo, self._goal_path = prepared.repo, prepared.goal.path
+        self._snapshot = snapshot
+        self._tip = self._repo.head()
+        self._owned = self._repo.owned(run.base, self._goal_path)
+        self._told_left_out: set[str] = set()
+        self._nested: set[str] = set()
+
+    @property
+    def has_check(self) -> bool:
+        return self._prepared.check is not None
+
+    def undo(self) -> Held:
+        changed = self._snapshot.restore(self._repo.root, self._journal.undone)
+        held = self._repo.hold(self._run.branch, self._tip)
+        if not changed:
+            return held
+        files = tuple(f".ralph/{name}" for name in changed)
+        return replace(held, undone=(Undone(Deed.CHANGED, files), *held.undone))
+
+    def commit(self, message: str) -> Committed:
         """Commit; what is left out is told once, not again with every iteration."""
-        disturbed = self.repo.head() != self._tip
-        committed = self.repo.commit_all(message, self.goal.path, self._owned, disturbed=disturbed)
+        disturbed = self._repo.head() != self._tip
+        committed = self._repo.commit_all(message, self._goal_path, self._owned, disturbed=disturbed)
         self._tip = committed.sha
         news = [path for path in committed.left_out if path not in self._told_left_out]
         nested = [path for path in committed.nested if path not in self._told_left_out]
@@ -171,56 +111,106 @@ class Workspace:
         self._nested.update(committed.nested)
         return replace(committed, left_out=tuple(news), nested=tuple(nested))
 
-    def _child_environment(self, iteration: int) -> dict[str, str]:
-        return {
-            **self.prepared.env,
-            "RALPH_GOAL": self.goal.name,
-            "RALPH_ITERATION": str(iteration),
-            "RALPH_RUN_ID": self.last_saved.id,
-        }
+    def changes(self) -> list[str]:
+        return self._repo.dirty_paths(self._goal_path)
 
-    def _prove(self, iteration: int, recorder: Recorder) -> CheckReport | None:
-        if self.prepared.check is None:
-            return None
-        recorder(CheckStarted(iteration))
-        self._undo()
-        log = self.journal.log_files("check", "check", iteration, timestamp(time.time())).stdout.with_suffix(".log")
+    def same_tree(self, commits: Sequence[str], other: str) -> bool:
+        return repo.same_tree(self._repo.root, commits, other)
+
+    def elsewhere(self) -> str:
+        return repo.elsewhere(self._repo.root, self._run.branch, sorted(self._nested))
+
+    def prove(self, iteration: int) -> CheckReport:
+        assert self._prepared.check is not None  # noqa: S101 - `has_check` was asked
+        self.undo()
+        logs = self._journal.log_files("check", "check", iteration, timestamp(time.time()))
         report = run_check(
-            self.prepared.check,
-            guardian=self.stage.guardian,
-            root=self.repo.root,
-            environment=self._child_environment(iteration),
-            log=log,
-            stop_requests=lambda: self.stage.signals.count,
+            self._prepared.check,
+            guardian=self._host.guardian,
+            root=self._repo.root,
+            environment=_child_environment(self._prepared, self._run, iteration),
+            log=logs.stdout.with_suffix(".log"),
+            stop_requests=lambda: self._host.stop_requests,
         )
-        self._undo()  # what the check itself did is not the next session's fault
+        self.undo()  # what the check itself did is not the next session's fault
         return report
 
-    def save(self, run: Run, exit_code: int | None = None, *, durable: bool = False) -> None:
-        self.last_saved = run
-        self.journal.save(
-            run,
-            repo=self.repo.root,
-            goal_path=self.goal.path,
-            goal_digest=self.goal.digest,
-            check=self.prepared.check_label,
-            agent=self.settings.agent,
-            transcript=self.prepared.runner.transcript,
-            model=self.settings.model,
-            dotenv=self.settings.said_in(str(self.repo.root / ".env")),
-            counted=self._counted,
-            exit_code=exit_code,
-            durable=durable,
-        )
-        limits = self.settings.limits
-        self._windows.show_budget(
-            cost_usd=run.spend.cost_usd,
-            max_cost_usd=limits.cost_usd,
-            iterations=len(run.history.iterations),
-            max_iterations=limits.iterations,
-        )
 
-    def show_session(self, events: Sequence[Event], at: str, _lines: bytes) -> None:
-        for event in events:
-            if isinstance(event, SessionStarted) and mode_of(self._counted) != SUMMARIZER:
-                self._windows.show_session(event.session_id, at)
+class RunSessions:
+    """The sessions of a run: workers, and summarizers in between."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        host: AgentHost,
+        record: RunFiles,
+        tree: WorkTree,
+        recorder: Recorder,
+        clock: VisibleWait,
+    ) -> None:
+        self._prepared, self._record, self._recorder, self._clock = prepared, record, recorder, clock
+        self._prompts = Prompts(prepared.repo.root / ".ralph" / "prompts")
+        self._workers = Sessions(prepared.agent, host, recorder)
+        self._summarizers = Sessions(prepared.agent, host, recorder)
+        self._summarizing = SummaryWorkspace(prepared.settings.rhythm, self, tree, record, recorder, clock)
+
+    @property
+    def reply(self) -> Reply:
+        return self._prepared.agent.runner.reply
+
+    def work(self, run: Run, *, shrunk: bool) -> SessionReport:
+        prepared, chosen = self._prepared, self._prepared.settings
+        prompt = self._prompts.worker(
+            prepared.goal,
+            run,
+            root=prepared.repo.root,
+            check=prepared.check_label,
+            reply=self.reply,
+            verbatim=chosen.rhythm.verbatim,
+            shrunk=shrunk,
+        )
+        request = prepared.agent.request(
+            prompt,
+            str(uuid.uuid4()),
+            chosen.worker,
+            root=prepared.repo.root,
+            env=_child_environment(prepared, run, run.iteration),
+            folder=self._record.journal.directory,
+            allowance=self._allowance(run),
+        )
+        logs = self._record.open_logs("worker", run.iteration)
+        self._recorder(IterationStarted(run.iteration, request.session_id, str(logs.stdout)))
+        return run_session(request, logs, self._workers)
+
+    def condense(self, run: Run, *, shrink: bool) -> Run | None:
+        return summarizer.condense(run, self._summarizing, shrink=shrink)
+
+    def summarize(self, run: Run, through: int) -> SessionReport:
+        prepared = self._prepared
+        request = prepared.agent.request(
+            self._prompts.summarizer(prepared.goal, run, through, reply=self.reply),
+            str(uuid.uuid4()),
+            prepared.settings.summarizer,
+            root=prepared.repo.root,
+            env=_child_environment(prepared, run, run.finished),
+            folder=self._record.journal.directory,
+            read_only=True,
+            allowance=for_summary(self._allowance(run)),
+        )
+        logs = self._record.open_logs(SUMMARIZER, run.finished)
+        self._recorder(SummaryStarted(through, request.session_id, str(logs.stdout)))
+        return run_session(request, logs, self._summarizers)
+
+    def _allowance(self, run: Run) -> Allowance:
+        """What of the limits is left for a session that begins now."""
+        chosen, elapsed = self._prepared.settings, self._clock.elapsed()
+        return allowance(chosen.limits, spent=run.spend, elapsed=elapsed, timeout=chosen.iteration_timeout)
+
+
+def _child_environment(prepared: Prepared, run: Run, iteration: int) -> dict[str, str]:
+    return {
+        **prepared.env,
+        "RALPH_GOAL": prepared.goal.name,
+        "RALPH_ITERATION": str(iteration),
+        "RALPH_RUN_ID": run.id,
+    }

@@ -178,6 +178,8 @@ class Saved:
     """
     rebuilt_because: str = ""
     """Why the directory did not tell, if it did not."""
+    repo: str = ""
+    """Where it works; written for people and programs that read the file."""
 
     @property
     def finished(self) -> bool:
@@ -252,6 +254,7 @@ class Journal:
             record.dotenv,
             record.counted,
             record.finished,
+            repo=record.repo,
         )
 
     def set_aside_damaged(self) -> None:
@@ -336,34 +339,20 @@ class Journal:
         with open_to_append(path) as file:  # without fsync: what is lost here is told again by the commits
             append_line(file, ndjson.encode_line(to_record(iteration)))
 
-    def save(
-        self,
-        run: Run,
-        *,
-        repo: Path,
-        goal_path: Path,
-        goal_digest: str,
-        check: str,
-        agent: str,
-        transcript: str,
-        model: str,
-        dotenv: Mapping[str, str],
-        counted: str,
-        exit_code: int | None = None,
-        durable: bool,
-    ) -> None:
+    def save(self, saved: Saved, *, durable: bool) -> None:
         """Write where the run stands; atomically, so that the file is the old one or the new one.
 
         Durably when a start begins and ends. In between a power cut can only make it old, and the commits, which are
         durable, tell the iterations and the spend since.
         """
+        run = saved.run
         record = RunRecord(
             version=VERSION,
             run=run.id,
             goal=run.goal,
-            repo=str(repo),
-            goal_path=str(goal_path),
-            goal_digest=goal_digest,
+            repo=saved.repo,
+            goal_path=saved.goal_path,
+            goal_digest=saved.goal_digest,
             branch=run.branch,
             base=run.base,
             finished=run.finished,
@@ -377,17 +366,17 @@ class Journal:
             obstacles=run.obstacles,
             standstill=run.standstill,
             condensed=CondensedRecord(run.condensed.not_before, run.condensed.spend),
-            judge=check,
-            agent=agent,
-            transcript=transcript,
-            model=model,
-            dotenv=dict(dotenv),
-            counted=counted,
-            exit_code=exit_code,
+            judge=saved.check,
+            agent=saved.agent,
+            transcript=saved.transcript,
+            model=saved.model,
+            dotenv=dict(saved.dotenv),
+            counted=saved.counted,
+            exit_code=saved.exit_code,
         )
         text = ndjson.encode(to_record(record)) + "\n"
         replace_file(self.directory / "run.json", text, durable=durable)
-        if durable and exit_code is None:
+        if durable and saved.exit_code is None:
             replace_file(self.directory / "begun.json", text)  # for when a power cut empties the other
 
     def begun(self) -> RunRecord:
@@ -397,6 +386,10 @@ class Journal:
     @property
     def dossier(self) -> Path:
         return self.directory / "dossier.md"
+
+    def write_dossier(self, text: str) -> None:
+        """Leave what a person needs to know of a run that stalled."""
+        replace_file(self.dossier, text)
 
     def write_result(self, result: RunResult, head: str | None, end: str = "") -> None:
         """Write how a start ended; `end` is the row of the failure table that its last session ended with."""

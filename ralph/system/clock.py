@@ -23,10 +23,14 @@ class VisibleWait:
     rest: Callable[[], AbstractContextManager[Nap]]
     interrupted: Callable[[], int | None]
     """The signal that asked ralph to end, if one did."""
+    elapsed: Callable[[], float]
+    """How long this start has taken."""
 
-    def wait(self, reason: str, until: float | None, enough: Callable[[], bool] = lambda: False) -> None:
-        """Wait until the instant, if there is one, or until it is `enough`."""
-        self.observe(Waiting(reason, until))
+    def wait(
+        self, reason: str, until: float | None, enough: Callable[[], bool] = lambda: False, *, end: str = ""
+    ) -> None:
+        """Wait until the instant, if there is one, or until it is `enough`; `end` is how the last session ended."""
+        self.observe(Waiting(reason, until, end))
         with self.rest() as nap:
             while (left := _LOOK if until is None else until - self.now()) > 0 and not enough():
                 self.leave_if_interrupted()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.core.guidance import Act, Guidance, Instruction, Receipt, Steering
+from ralph.core.guidance import Act, Guidance, Instruction, Receipt, Steering, StoppedBy
 from ralph.state.inbox import Inbox
 
 
@@ -40,10 +40,10 @@ def test_a_stop_can_be_taken_back_and_it_is_known_whose_it_was() -> None:
     made = helm(Act.STOP, Act.CARRY_ON)
     assert not made.stopping
     assert not made.roused
-    assert helm(Act.STOP).stopped_by == "by `ralph stop`"
+    assert helm(Act.STOP).stopped_by is StoppedBy.COMMAND
     by_key = Steering(lambda: [Instruction(1, Act.STOP, by_key=True)])
     by_key.listen()
-    assert by_key.stopped_by == "after this iteration, as asked"
+    assert by_key.stopped_by is StoppedBy.KEY
 
 
 def test_what_is_told_is_handed_over_once() -> None:

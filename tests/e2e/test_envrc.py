@@ -105,7 +105,9 @@ def test_one_that_nobody_trusts_is_not_executed(
     assert {"direnv", "bash", "sleep", "touch"} & set(executed(tmp_path / "trace")) == set()
     assert header(done) == f"not used: nobody has trusted it; look at it, then: ralph trust {repo}"
     assert done.stdout.count("nobody has trusted it") == 1
-    assert f'"envrc":"{header(done)}"' in (run_directory(repo) / "events.ndjson").read_text()
+    events = (run_directory(repo) / "events.ndjson").read_text()
+    assert f'"envrc":"{header(done)}"' in events
+    assert '"envrc_used":false,"envrc_why":"nobody has trusted it"' in events
     assert "FROM_ENVRC" not in seen(agent)
 
 

@@ -172,4 +172,5 @@ def test_an_overloaded_api_is_tried_again_after_a_while(repo: Path, ralph: Ralph
     assert (done.exit_code, ends_of(done)) == (0, ["overloaded", "done"]), done
     (waiting,) = done.events_of("waiting")
     assert waiting["reason"].startswith("overloaded")
+    assert waiting["end"] == "overloaded"
     assert result(repo)["iterations"] == 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.run import Deed, Undone
 from ralph.git.address import clone_path
 from ralph.git.command import succeeded
 from ralph.git.repo import clone, open_repo, require_branch_name
@@ -279,7 +280,7 @@ def test_head_is_put_back_and_the_files_stay(repo: Path) -> None:
     write(repo, "work")
     git(repo, "checkout", "--quiet", "-b", "elsewhere")
     found = open_repo(repo)
-    assert found.hold("main", None).undone == ("switched branches",)
+    assert found.hold("main", None).undone == (Undone(Deed.SWITCHED),)
     assert (found.branch(), (repo / "work").exists()) == ("main", True)
     assert found.hold("main", None).undone == ()
 
@@ -300,7 +301,7 @@ def test_a_run_on_no_branch_holds_none(repo: Path) -> None:
 
 def test_a_head_that_was_detached_is_put_back(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "--detach")
-    assert open_repo(repo).hold("main", None).undone == ("switched branches",)
+    assert open_repo(repo).hold("main", None).undone == (Undone(Deed.SWITCHED),)
 
 
 @pytest.mark.parametrize("branch", ["side", "ralph/speed"])
@@ -461,7 +462,7 @@ def test_a_branch_that_was_deleted_is_made_again_where_it_was(repo: Path) -> Non
     git(repo, "switch", "--quiet", "-c", "elsewhere")
     git(repo, "branch", "--quiet", "-D", "main")
     found = open_repo(repo)
-    assert found.hold("main", tip).undone == ("switched branches",)
+    assert found.hold("main", tip).undone == (Undone(Deed.SWITCHED),)
     found.commit_all("step", repo / "goal.md")
     assert git(repo, "rev-parse", "main~1") == tip
 
@@ -488,7 +489,7 @@ def test_a_branch_that_was_reset_is_put_back_on_its_last_commit(repo: Path) -> N
     tip = commit_all(repo, "an iteration")
     git(repo, "reset", "--quiet", "--hard", "HEAD~1")
     found = open_repo(repo)
-    assert found.hold("main", tip).undone == ("moved the branch off its last commit",)
+    assert found.hold("main", tip).undone == (Undone(Deed.MOVED),)
     assert git(repo, "rev-parse", "main") == tip
 
 
@@ -559,7 +560,7 @@ def test_what_the_agent_left_in_progress_is_ended_and_the_work_stays(
 
     undone = found.hold("main", tip).undone
 
-    assert undone[0] == f"left `git {operation}` unfinished"
+    assert undone[0].words == f"left `git {operation}` unfinished"
     assert (found.operation_in_progress(), found.branch(), found.head()) == ("", "main", tip)
     if operation != "rebase":  # that one had moved HEAD, with which the status compares
         assert git(forked, "status", "--porcelain") == left[0]
@@ -582,7 +583,7 @@ def test_what_a_rebase_had_put_aside_is_kept_in_the_stash(forked: Path) -> None:
 def test_a_rebase_that_is_broken_is_ended_too(repo: Path) -> None:
     (repo / ".git" / "rebase-merge").mkdir()
     found = open_repo(repo)
-    assert found.hold("main", found.head()).undone == ("left `git rebase` unfinished",)
+    assert found.hold("main", found.head()).undone == (Undone(Deed.UNFINISHED, ("rebase",)),)
     assert found.operation_in_progress() == ""
 
 
@@ -727,7 +728,7 @@ def test_a_secret_that_was_committed_and_taken_back_is_not_named(repo: Path) -> 
     write(repo, ".env")
     commit_all(repo, "theirs")
     held = open_repo(repo).hold("main", tip)
-    assert (held.undone, held.secrets) == (("moved the branch off its last commit",), ())
+    assert (held.undone, held.secrets) == ((Undone(Deed.MOVED),), ())
 
 
 def test_the_last_iteration_stays_on_the_line_of_first_parents(repo: Path) -> None:
@@ -740,7 +741,7 @@ def test_the_last_iteration_stays_on_the_line_of_first_parents(repo: Path) -> No
     git(repo, "merge", "--quiet", "--no-edit", "main")
     git(repo, "switch", "--quiet", "main")
     git(repo, "merge", "--quiet", "--ff-only", "other")
-    assert open_repo(repo).hold("main", tip).undone == ("moved the branch off its last commit",)
+    assert open_repo(repo).hold("main", tip).undone == (Undone(Deed.MOVED),)
     assert git(repo, "rev-parse", "main") == tip
 
 

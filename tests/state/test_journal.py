@@ -48,17 +48,19 @@ def saved_and_loaded(directory: Path, run: Run, exit_code: int | None = None) ->
         for item in run.history.iterations:
             journal.record(item)
         journal.save(
-            run,
-            repo=Path("/repo"),
-            goal_path=Path("/goals/speed.md"),
-            goal_digest="d1",
-            check="c",
-            agent="codex",
-            transcript="plain",
-            model="gpt",
-            dotenv={"max_cost": "5"},
-            counted="l",
-            exit_code=exit_code,
+            Saved(
+                run,
+                "/goals/speed.md",
+                "d1",
+                check="c",
+                agent="codex",
+                transcript="plain",
+                model="gpt",
+                exit_code=exit_code,
+                dotenv={"max_cost": "5"},
+                counted="l",
+                repo="/repo",
+            ),
             durable=True,
         )
     saved = Journal(directory).load()
