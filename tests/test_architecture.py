@@ -109,6 +109,16 @@ def test_the_tables_themselves_point_down_only() -> None:
     assert set(ORDER) <= set(LAYERS)
 
 
+def test_the_algorithms_of_a_run_see_the_world_only_through_their_collaborators() -> None:
+    seen = {
+        (name, target)
+        for name in ("run/loop", "run/session", "run/summarizer", "run/scout")
+        for target in imports(PACKAGE / f"{name}.py", PACKAGE)
+        if target.startswith(("ralph.ui", "ralph.git", "ralph.state"))
+    }
+    assert not seen
+
+
 def violations(
     package: Path,
     layers: Mapping[str, str] = LAYERS,

@@ -209,6 +209,26 @@ def settle(asked: RunRequest, repo: Repo) -> Prepared:
     return Prepared(asked, repo, agent, check, AgentEnvironment(asked.env))
 
 
+def command_again(flags: RunFlags, written: Mapping[str, object]) -> str:
+    """The command that goes on with a run: as given, without the flags that begin anew, or trust what stands now."""
+    goal = str(flags.goal)
+    words = ["ralph", "run", f"./{goal}" if goal.startswith("-") else goal]
+    for flag, value in (("--repo", flags.repo), ("--branch", flags.branch)):
+        words += [flag, value] if value is not None else []
+    for name, value in written.items():
+        flag = f"--{name.replace('_', '-')}"
+        words += [flag] if value is True else [flag, str(value)]
+    switches = {
+        "--continue": flags.resume,
+        "--no-check": flags.no_check,
+        "--allow-dirty": flags.allow_dirty,
+        "--json": flags.json,
+        "--quiet": flags.quiet,
+        "--verbose": flags.verbose,
+    }
+    return shlex.join([*words, *(flag for flag, is_given in switches.items() if is_given)])
+
+
 def dry_run(asked: RunRequest) -> None:
     """Print the prompt and the command of a first session; start nothing."""
     root, env = asked.place.root, asked.env

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from ralph.git import repo
 from ralph.git.repo import size_of_changes
 from ralph.run.agent import ChosenAgent
 from ralph.run.loop import STALLED
-from ralph.run.prepare import Prepared, SurveyRequest
+from ralph.run.prepare import Prepared, SurveyRequest, command_again
 from ralph.run.prompts import MAP
 from ralph.run.scout import Survey
 from ralph.state.journal import Journal
@@ -164,7 +163,7 @@ def next_steps(result: RunResult, prepared: Prepared) -> Iterator[str]:
     if result.limit is not None:
         yield f"go on with a higher limit: {_raised(result.limit, result.run, prepared)}"
     elif result.exit_code not in (0, 6):
-        yield f"go on where it ended: {_again()}"
+        yield f"go on where it ended: {command_again(prepared.flags, prepared.asked.written)}"
 
 
 def _times(seconds: float, times: TimeSpent) -> str:
@@ -220,22 +219,8 @@ def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
         Limit.COST: f"{math.ceil(100 * (run.spend.cost_usd + (limits.cost_usd or 0))) / 100:.2f}",
         Limit.TOKENS: str(run.spend.tokens + (limits.tokens or 0)),
     }[limit]
-    words = _words()
-    for index, word in reversed(list(enumerate(words))):  # of several, the last one counts
-        if word == limit:
-            return shlex.join([*words[: index + 1], higher, *words[index + 2 :]])
-        if word.startswith(f"{limit}="):
-            return shlex.join([*words[:index], f"{limit}={higher}", *words[index + 1 :]])
-    return shlex.join([*words, limit, higher])
-
-
-def _again() -> str:
-    return shlex.join(_words())
-
-
-def _words() -> list[str]:
-    """The command as given, without the flags that would begin anew, or trust what stands by then."""
-    return ["ralph", *(word for word in sys.argv[1:] if word not in ("--fresh", "--trust-envrc"))]
+    name = limit.removeprefix("--").replace("-", "_")
+    return command_again(prepared.flags, {**prepared.asked.written, name: higher})
 
 
 def survey_started(asked: SurveyRequest) -> RunStarted:
