@@ -49,7 +49,7 @@ ORDER: dict[str, str] = {
         "config flags program transcript < control queue_add queue_show queue_stats run < main queue_control "
         "queue_work < runs"
     ),
-    "config": "envrc_files files paths < envrc settings trust < environment",
+    "config": "envrc_files files keys paths < envrc settings trust < environment",
     "core": (
         "errors events guidance ndjson secrets stall text verdict < activity goal records usage < "
         "limits status summary < failures run"

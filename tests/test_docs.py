@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from ralph.claude_cli.options import FLAGS
+from ralph.config.keys import MANIFEST
 from ralph.config.settings import load
 from ralph.core.failures import TABLE
 from ralph.core.goal import KEYS, parse_goal
-from ralph.queue.manifest import SETTINGS, read_manifest
+from ralph.queue.manifest import read_manifest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -77,7 +78,7 @@ def test_the_readme_says_what_a_manifest_may_hold(tmp_path: Path) -> None:
     (example,) = re.findall(r"```toml\n(\[defaults\].*?)```", README, re.DOTALL)
     (tmp_path / "batch.toml").write_text(example)
     assert len(read_manifest(tmp_path / "batch.toml").entries) == 2
-    assert f"`{', '.join(SETTINGS)}`" in README
+    assert f"`{', '.join(MANIFEST)}`" in README
 
 
 def test_the_readme_lists_every_command_of_ralph_runs() -> None:

@@ -185,7 +185,6 @@ def interruption() -> bytes:
 
 
 CODEX_TRANSCRIPT = "codex"
-SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
 
 
 CUSTOM_TRANSCRIPT = "plain"
@@ -203,9 +202,3 @@ OWN_TRANSCRIPTS = {
 
 SCRIPTED = "scripted:"
 """How the name of a model begins that is a script."""
-
-
-PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
-WORKER_TOOLS = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
-SCOUT_TOOLS = "Read,Glob,Grep,StructuredOutput"
-SUMMARIZER_TOOLS = "Read,Glob,Grep,StructuredOutput"

@@ -19,13 +19,14 @@ def show(
     if context.invoked_subcommand is not None:
         return
     from ralph.config import settings
+    from ralph.config.keys import KEYS
     from ralph.core import ndjson
     from ralph.system import environ
 
     loaded = settings.load(env=environ.without_redirections(), root=_project())
     rows = {
         name: (loaded.values[name].written, loaded.values[name].source) if name in loaded.values else (None, "default")
-        for name in settings.KEYS
+        for name in KEYS
     }
     if as_json:
         shown = {name: {"value": _safe(value), "source": source} for name, (value, source) in rows.items()}
@@ -50,12 +51,13 @@ def set_(
 ) -> None:
     """Set a key in your own configuration, or in the project's."""
     from ralph.config import paths, settings
+    from ralph.config.keys import KEYS
     from ralph.system import environ
 
     root = _project()
     if project and root is None:
         raise UsageError("--project needs a git repository around the current directory")
-    if project and key in settings.KEYS and settings.KEYS[key].guarded:
+    if project and key in KEYS and KEYS[key].guarded:
         raise UsageError(
             f"{key} does not count in a project's configuration",
             "leave out --project: it runs code or concerns secrets",

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ralph.config import settings
+from ralph.config.keys import MANIFEST
 from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
@@ -111,13 +112,4 @@ def _rehearsed(place: QueueAddress, submissions: Sequence[Submission]) -> list[B
 
 
 def _limits(chosen: Settings) -> Mapping[str, object]:
-    limits = chosen.limits
-    return {
-        "agent": chosen.agent,
-        "model": chosen.model,
-        "reasoning": chosen.reasoning,
-        "max_iterations": limits.iterations,
-        "duration": limits.duration,
-        "max_cost": limits.cost_usd,
-        "max_tokens": limits.tokens,
-    }
+    return {name: chosen.values[name].value if name in chosen.values else None for name in MANIFEST}

@@ -8,13 +8,14 @@ comes after adds up.
 import contextlib
 import re
 import tomllib
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from ralph.config import settings
 from ralph.config.files import Folders, goal_in, read_goal, read_text
+from ralph.config.keys import KEYS, MANIFEST, Parser
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError, goal_name
 from ralph.core.text import did_you_mean
@@ -23,8 +24,6 @@ from ralph.git.repo import open_repo, require_branch_name
 from ralph.queue.goals import MergeMode, Submission, find_cycle
 
 NAME = "batch.toml"
-SETTINGS = ("agent", "model", "reasoning", "max_iterations", "duration", "max_cost", "max_tokens")
-"""Settings of a run that a manifest may say of a goal."""
 _LEAST_PRIORITY, _MOST_PRIORITY = -(2**63), 2**63 - 1
 """64 bits: SQLite and PostgreSQL store no larger integer."""
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+(_\d+)*")
@@ -106,7 +105,7 @@ def _entry(table: Mapping[str, object], number: int, path: Path, faults: list[st
 
 
 def _wishes(
-    table: Mapping[str, object], keys: Mapping[str, settings.Parser], name: str, path: Path, faults: list[str]
+    table: Mapping[str, object], keys: Mapping[str, Parser], name: str, path: Path, faults: list[str]
 ) -> Wishes:
     values: dict[str, object] = {}
     for key, written in table.items():
@@ -125,7 +124,7 @@ def _wishes(
         names_in(cast("tuple[str, ...]", values.get("after", ()))),
         cast("int | None", values.get("priority")),
         cast("MergeMode | None", values.get("merge")),
-        {key: str(table[key]) for key in SETTINGS if key in values},
+        {key: str(table[key]) for key in MANIFEST if key in values},
     )
 
 
@@ -169,14 +168,14 @@ def merge_mode(written: object) -> MergeMode:
 
 
 _TABLES = ("defaults", "goal")
-_DEFAULTS: Mapping[str, Callable[[object], object]] = {
+_DEFAULTS: Mapping[str, Parser] = {
     "repo": _text,
     "repos": _texts,
     "priority": priority,
     "merge": merge_mode,
-    **{name: settings.KEYS[name].parse for name in SETTINGS},
+    **{name: KEYS[name].parse for name in MANIFEST},
 }
-_ENTRY: Mapping[str, Callable[[object], object]] = {"file": _text, **_DEFAULTS, "after": _texts}
+_ENTRY: Mapping[str, Parser] = {"file": _text, **_DEFAULTS, "after": _texts}
 
 
 def repo_from(repo: str, base: Path) -> str:

@@ -111,12 +111,11 @@ def whereabouts(db: str | None, most: str | None = None) -> QueueAddress:
     env = environ.without_redirections()
     written = {name: value for name, value in (("db", db), ("max", most)) if value is not None}
     chosen = settings.load(env=env, flags=written)
-    values = chosen.values
     ralph_dir = paths.ralph_dir(env)
     if "\n" in str(ralph_dir):
         raise UsageError(f"RALPH_DIR has a line break in it, which git's clones cannot do with: {str(ralph_dir)!r}")
-    url = str(values["db"].value) if "db" in values else default_url(ralph_dir)
-    return QueueAddress(url, ralph_dir, env, int(str(values["max"].value)), chosen.agent, chosen.notify)
+    url = chosen.db or default_url(ralph_dir)
+    return QueueAddress(url, ralph_dir, env, chosen.most_goals, chosen.agent, chosen.notify)
 
 
 def existing(place: QueueAddress) -> Store | None:

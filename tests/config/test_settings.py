@@ -10,7 +10,8 @@ import pytest
 
 from ralph.agents.base import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.config import paths, settings
-from ralph.config.settings import KEYS, Mode, Settings, load, set_value
+from ralph.config.keys import KEYS
+from ralph.config.settings import Mode, Settings, load, set_value
 from ralph.core.errors import UsageError
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
@@ -75,6 +76,7 @@ def test_every_default_is_the_designs(root: Path) -> None:
             transcript="auto",
         ),
         notify=(),
+        most_goals=2,
         values=load(env={}, root=root).values,
     )
 
