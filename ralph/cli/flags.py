@@ -1,20 +1,57 @@
-"""Flags that every command which holds sessions has: who works, how it is read, how long it may take, what is shown."""
+"""Flags that several commands share. Those for settings come from the table of settings."""
 
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+from typer.models import OptionInfo
 
-Agent = Annotated[str | None, typer.Option(help="The agent: claude, codex, custom, ralph-claude or demo.")]
-AgentCmd = Annotated[
-    str | None,
-    typer.Option(metavar="CMD", help="The agent is this command; it reads the prompt on stdin, or {prompt_file}."),
-]
-Transcript = Annotated[str | None, typer.Option(help="How its output is read: auto, claude, codex, rtf1 or plain.")]
-Model = Annotated[str | None, typer.Option(help="The model, by alias or full name.")]
-Reasoning = Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")]
-IterationTimeout = Annotated[str | None, typer.Option(metavar="TIME", help="End a session that takes longer.")]
-IdleTimeout = Annotated[str | None, typer.Option(metavar="TIME", help="End a session that is silent for so long.")]
+from ralph.config.keys import KEYS, flag
+
+_Command = Callable[..., None]
+
+
+def setting(name: str) -> OptionInfo:
+    """The option for a setting, as the table of settings describes it."""
+    key = KEYS[name]
+    return cast("OptionInfo", typer.Option(flag(name), metavar=key.metavar, help=key.help))
+
+
+def settings(command: str) -> Callable[[_Command], _Command]:
+    """Give a command a flag for every setting that has one there; its parameter `written` gets those that are used."""
+    keys = {name: key for name, key in KEYS.items() if command in key.flags}
+
+    def with_flags(body: _Command) -> _Command:
+        def run(**given: object) -> None:
+            said = {name: given.pop(name) for name in keys}
+            body(**given, written={name: value for name, value in said.items() if value not in (None, False)})
+
+        parameters = [
+            flagged
+            for parameter in inspect.signature(body).parameters.values()
+            for flagged in ([_flag(name) for name in keys] if parameter.name == "written" else [parameter])
+        ]
+        functools.update_wrapper(run, body)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__dict__ |= {"__signature__": inspect.Signature(parameters)}
+        del run.__dict__["__wrapped__"]  # typer would read the signature, and the hints, of the body
+        return run
+
+    return with_flags
+
+
+def _flag(name: str) -> inspect.Parameter:
+    kind, default = (bool, False) if KEYS[name].is_switch else (str | None, None)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, setting(name)]
+    )
+
+
+Written = Mapping[str, object]
+"""Settings as the command line says them: see `settings`."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print events as NDJSON, and nothing else, on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only how it ended.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Print thinking and tool output in full.")]
@@ -24,12 +61,7 @@ LiveGoal = Annotated[
 ]
 
 
-Db = Annotated[
-    str | None,
-    typer.Option(
-        "--db", metavar="URL", help="The queue: sqlite:///PATH or postgresql://...; a file of ralph's own unless said."
-    ),
-]
+Db = Annotated[str | None, setting("db")]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A goal: g7, 7, or its name where only one has it.")]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Goals: g7, 7, or a name where only one has it.")]
@@ -48,10 +80,3 @@ Merge = Annotated[
 TrustEnvrc = Annotated[
     bool, typer.Option("--trust-envrc", help="Trust the .envrc of the repositories, as `ralph run --trust-envrc` does.")
 ]
-GoalsAgent = Annotated[
-    str | None, typer.Option(help="The agent of every goal: claude, codex, custom, ralph-claude, demo.")
-]
-GoalsModel = Annotated[str | None, typer.Option(help="The model of every goal, by alias or full name.")]
-GoalsReasoning = Annotated[str | None, typer.Option(help="How much it thinks: none, low, med or high.")]
-MaxIterations = Annotated[str | None, typer.Option(metavar="N", help="End each goal's run after so many iterations.")]
-Duration = Annotated[str | None, typer.Option(metavar="TIME", help="End each goal's run after so long (30m, 4h).")]

@@ -1,7 +1,7 @@
 """`ralph-runs add`: goals into the queue, as drafts unless said otherwise."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ralph.queue.worker_state import Rules
 
 
+@flags.settings("add")
 def add(
+    *,
     sources: flags.Sources,
     queue: Annotated[bool, typer.Option("--queue", help="Let them start, instead of keeping them as drafts.")] = False,
     repo: flags.Repo = None,
@@ -28,11 +30,7 @@ def add(
     ] = None,
     merge: flags.Merge = None,
     trust_envrc: flags.TrustEnvrc = False,
-    agent: flags.GoalsAgent = None,
-    model: flags.GoalsModel = None,
-    reasoning: flags.GoalsReasoning = None,
-    max_iterations: flags.MaxIterations = None,
-    duration: flags.Duration = None,
+    written: flags.Written,
     db: flags.Db = None,
     as_json: flags.PrintJson = False,
 ) -> None:
@@ -45,8 +43,7 @@ def add(
     from ralph.queue.open import alone, made, whereabouts
 
     place = whereabouts(db)
-    written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
-    said = wishes({**written, "duration": duration}, repo, merge, priority, after or (), trust_envrc=trust_envrc)
+    said = wishes(written, repo, merge, priority, after or (), trust_envrc=trust_envrc)
     batch = read(sources, said, place)
     store = made(place)
     with alone(place, store) as cut_off:
@@ -64,7 +61,7 @@ def add(
 
 
 def wishes(
-    written: Mapping[str, str | None],
+    written: flags.Written,
     repo: str | None,
     merge: str | None,
     priority: str | None = None,
@@ -82,7 +79,7 @@ def wishes(
         refuse_sessions(environ.inherited())
     if repo is not None and not repo.strip():
         raise UsageError("--repo is empty", "give it a value, or leave it out")
-    settings = {name: value for name, value in written.items() if value is not None}
+    settings = {name: str(value) for name, value in written.items()}
     return Wishes(
         (repo,) if repo else (), tuple(after), _priority_flag(priority), merge_flag(merge), settings, trust_envrc
     )

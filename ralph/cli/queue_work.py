@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ralph.queue.worker_state import Rules
     from ralph.system.signals import Signals
 
-Max = Annotated[str | None, typer.Option("--max", metavar="N", help="How many goals may run at once; 2 unless set.")]
+Max = Annotated[str | None, flags.setting("max")]
 MergeUnproven = Annotated[
     bool, typer.Option("--merge-unproven", help="Merge also what no check has proven, for want of one.")
 ]
@@ -41,7 +41,9 @@ _BY_SIGNAL = 128
 """Exit codes above it: stopped by a signal."""
 
 
+@flags.settings("add")
 def run(
+    *,
     sources: Annotated[
         list[Path] | None, typer.Argument(metavar="[GOAL...]", help=f"{flags.SOURCES} Without any: what is queued.")
     ] = None,
@@ -53,11 +55,7 @@ def run(
     max_tokens: MaxTokens = None,
     max_time: MaxTime = None,
     trust_envrc: flags.TrustEnvrc = False,
-    agent: flags.GoalsAgent = None,
-    model: flags.GoalsModel = None,
-    reasoning: flags.GoalsReasoning = None,
-    max_iterations: flags.MaxIterations = None,
-    duration: flags.Duration = None,
+    written: flags.Written,
     db: flags.Db = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print order, clones and limits; start nothing, write nothing.")
@@ -76,8 +74,7 @@ def run(
 
     place = whereabouts(db, most)
     budget = batch_budget(place, max_cost, max_tokens, max_time)
-    written = {"agent": agent, "model": model, "reasoning": reasoning, "max_iterations": max_iterations}
-    said = wishes({**written, "duration": duration}, repo, merge, trust_envrc=trust_envrc)
+    said = wishes(written, repo, merge, trust_envrc=trust_envrc)
     if not sources and said != Wishes(merge=said.merge):
         raise UsageError(
             "no goal is named, and --repo, --trust-envrc, --agent, --model and the like are for those that are",

@@ -8,7 +8,9 @@ import typer
 from ralph.cli import flags
 
 
+@flags.settings("run")
 def run(
+    *,
     goal: Annotated[Path, typer.Argument(metavar="GOAL.md", help="A Markdown file with an `## Objective`.")],
     repo: Annotated[
         str | None, typer.Option(help="Work in a clone of this repository (URL or path), not in the one you stand in.")
@@ -16,28 +18,12 @@ def run(
     branch: Annotated[
         str | None, typer.Option(help="Work on this branch; created if it does not exist. In a clone: ralph/<goal>.")
     ] = None,
-    agent: flags.Agent = None,
-    agent_cmd: flags.AgentCmd = None,
-    transcript: flags.Transcript = None,
-    model: flags.Model = None,
-    reasoning: flags.Reasoning = None,
-    max_iterations: Annotated[str | None, typer.Option(metavar="N", help="Stop after so many iterations.")] = None,
-    duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after so long (90s, 30m, 4h), counted from this start.")
-    ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Stop when so much is spent.")] = None,
-    max_tokens: Annotated[str | None, typer.Option(metavar="N", help="Stop when so many tokens are used.")] = None,
-    iteration_timeout: flags.IterationTimeout = None,
-    idle_timeout: flags.IdleTimeout = None,
+    written: flags.Written,
     resume: Annotated[
         bool, typer.Option("--continue", help="Continue the unfinished run; refuse if there is none.")
     ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Archive the last run and begin anew.")] = False,
-    check: Annotated[
-        str | None, typer.Option(metavar="CMD", help="Prove DONE with this command instead of .ralph/check.")
-    ] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Believe DONE without proof.")] = False,
-    require_check: Annotated[bool, typer.Option("--require-check", help="Refuse to run without a check.")] = False,
     allow_dirty: Annotated[
         bool, typer.Option("--allow-dirty", help="Start although the tree has changes; they join the first commit.")
     ] = False,
@@ -66,16 +52,10 @@ def run(
     from ralph.run.prepare import dry_run as print_dry_run
     from ralph.run.start import start_run
 
-    written = {
-        "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
-        "max_iterations": max_iterations, "duration": duration, "max_cost": max_cost, "max_tokens": max_tokens,
-        "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout, "check": check,
-        "require_check": require_check or None,
-    }  # fmt: skip
     chosen = RunFlags(
         goal, repo, branch, resume, fresh, no_check, allow_dirty, trust_envrc, as_json, dry_run, quiet, verbose
     )
-    asked = look(chosen, {name: value for name, value in written.items() if value is not None})
+    asked = look(chosen, written)
     if dry_run:
         print_dry_run(asked)
     else:
@@ -109,14 +89,10 @@ def check(
     raise typer.Exit(carry_out(command, trusting=trust_envrc, as_json=as_json))
 
 
+@flags.settings("understand")
 def understand(
-    agent: flags.Agent = None,
-    agent_cmd: flags.AgentCmd = None,
-    transcript: flags.Transcript = None,
-    model: flags.Model = None,
-    reasoning: flags.Reasoning = None,
-    iteration_timeout: flags.IterationTimeout = None,
-    idle_timeout: flags.IdleTimeout = None,
+    *,
+    written: flags.Written,
     as_json: flags.AsJson = False,
     quiet: flags.Quiet = False,
     verbose: flags.Verbose = False,
@@ -133,9 +109,4 @@ def understand(
 
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", "choose one of them")
-    written = {
-        "agent": agent, "agent_cmd": agent_cmd, "transcript": transcript, "model": model, "reasoning": reasoning,
-        "iteration_timeout": iteration_timeout, "idle_timeout": idle_timeout,
-    }  # fmt: skip
-    asked = {name: value for name, value in written.items() if value is not None}
-    raise typer.Exit(understand_repo(SurveyFlags(as_json, quiet, verbose), asked))
+    raise typer.Exit(understand_repo(SurveyFlags(as_json, quiet, verbose), written))

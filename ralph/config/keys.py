@@ -186,7 +186,7 @@ KEYS: Mapping[str, SettingKey] = {
     ),
     "duration": SettingKey(
         _written(parse_duration),
-        "End a run after so long (90s, 30m, 4h), counted from its start.",
+        "End a run after so long (90s, 30m, 4h), counted from each start.",
         at="limits.duration",
         flags=("run", "add"),
         metavar="TIME",
