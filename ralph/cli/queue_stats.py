@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ralph.cli import flags
-from ralph.core.text import format_size
+from ralph.core.text import format_size, plural
 from ralph.dashboard.report import look_at_kept
 from ralph.queue.clone import Obstacle
 from ralph.queue.gc import Holding, What
@@ -355,9 +355,7 @@ def _forecast(place: "QueueAddress", store: "Store", goals: "Sequence[BatchGoal]
 def _lines(counted: "QueueStats", foretold: "Forecast | None", states: str) -> list[str]:
     from ralph.ui.terminal import one_line
 
-    took = ", ".join(
-        f"{count} took {number} attempt{'' if number == 1 else 's'}" for number, count in counted.attempts.items()
-    )
+    took = ", ".join(f"{count} took {plural(number, 'attempt')}" for number, count in counted.attempts.items())
     facts = {
         "goals": states,
         "in all": _used(counted.total),
@@ -371,7 +369,7 @@ def _lines(counted: "QueueStats", foretold: "Forecast | None", states: str) -> l
         lines += ["", "failures"]
         lines += [f"{count:>5}  {one_line(why, 200)}" for why, count in list(counted.failures.items())[:_MOST_REASONS]]
         if (more := len(counted.failures) - _MOST_REASONS) > 0:
-            lines.append(f"       and {more} other reason{'' if more == 1 else 's'}: --json has them")
+            lines.append(f"       and {plural(more, 'other reason')}: --json has them")
     return lines
 
 

@@ -16,7 +16,7 @@ from ralph.config.envrc_files import MISSING, NAME, Envrc
 from ralph.config.paths import repo_key
 from ralph.config.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 from ralph.core.errors import Interrupted, RalphError
-from ralph.core.text import timestamp
+from ralph.core.text import few, plural, timestamp
 from ralph.system import programs
 from ralph.system.files import named_in_faults, replace_file
 from ralph.system.guardian import Guardian
@@ -172,7 +172,7 @@ def _told(used: _Evaluated) -> str:
     """What was taken over, by name: values are nobody's business."""
     variables = used.variables
     count = len(variables.values)
-    said = [f"{count} variable{'' if count == 1 else 's'} {used.how}{_listed(': ', sorted(variables.values))}"]
+    said = [f"{plural(count, 'variable')} {used.how}{_listed(': ', sorted(variables.values))}"]
     said += [
         _listed("unset: ", sorted(variables.unset)),
         _listed("dropped: ", sorted(variables.dropped)),
@@ -183,5 +183,5 @@ def _told(used: _Evaluated) -> str:
 
 
 def _listed(label: str, names: tuple[str, ...] | list[str]) -> str:
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    shown = few(names, 12)
     return label + shown if names else ""

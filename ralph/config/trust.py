@@ -15,6 +15,7 @@ import tomli_w
 from ralph.config.envrc_files import NAME, Envrc
 from ralph.config.paths import repo_key
 from ralph.core.errors import StateError, UsageError
+from ralph.core.text import few
 from ralph.system.files import make_private_directory, named_in_faults, replace_file
 
 DIRENV = "direnv"
@@ -142,5 +143,5 @@ def flag_counts(envrc: Envrc, record: Record) -> bool:
 
 
 def _named(changed: list[str], since: str) -> str:
-    shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+    shown = few(changed, 5)
     return f"{shown or 'it'} changed {since}"

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from ralph.core.events import Denial, RateLimited, TurnEnded
 from ralph.core.limits import Limit
+from ralph.core.text import exit_words
 from ralph.core.verdict import Answer, Reply, Verdict, VerdictFault, read_reply
 
 
@@ -207,7 +208,7 @@ def _without_result(seen: Evidence) -> SessionEnd:
     if seen.watchdog:
         return SessionEnd(End.HUNG, seen.watchdog)
     if seen.exit_code is not None and seen.exit_code < 0:
-        return SessionEnd(End.CRASHED, f"the agent was killed by signal {-seen.exit_code} without a result{said}")
+        return SessionEnd(End.CRASHED, f"the agent was {exit_words(seen.exit_code)} without a result{said}")
     if seen.exit_code:
         return SessionEnd(End.CRASHED, f"the agent exited with {seen.exit_code} without a result{said}")
     left = "closed its output" if seen.exit_code is None else "exited with 0"

@@ -32,7 +32,7 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.text import instant
+from ralph.core.text import instant, plural
 from ralph.core.usage import Meter, Spend
 
 _OPEN_CALLS = 1000
@@ -96,7 +96,7 @@ class RunStatus:
             call, others = self.calls[0], len(self.calls) - 1 + self.more_calls
             return f"{call.tool} {call.about}".strip() + (f" (and {others:,} more)" if others else ""), call.since
         if self.more_calls:
-            return f"{self.more_calls:,} call{'' if self.more_calls == 1 else 's'}", self.mood_since
+            return plural(self.more_calls, "call"), self.mood_since
         return (self.mood, self.mood_since) if self.mood else (self.doing, self.since)
 
 

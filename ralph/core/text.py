@@ -3,7 +3,7 @@
 import functools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -124,6 +124,16 @@ def format_clock(seconds: float) -> str:
     whole = max(0, math.ceil(seconds))
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """The first names, and how many there are besides: `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def exit_words(exit_code: int) -> str:
+    """How a process ended, by its exit code as subprocess has it: `exit 3`, `killed by signal 9`."""
+    return f"exit {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
 
 
 def plural(number: int, noun: str) -> str:

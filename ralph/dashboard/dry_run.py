@@ -12,6 +12,7 @@ from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
+from ralph.core.text import plural
 from ralph.dashboard import report
 from ralph.dashboard.report import waiting
 from ralph.queue.database import default_url
@@ -66,8 +67,7 @@ class Intentions:
         """The same, for people."""
         if not self._order:
             return ["nothing is queued"]
-        count = len(self._order)
-        lines = [f"{count} goal{'' if count == 1 else 's'}, at most {self._place.most} at once, in this order:"]
+        lines = [f"{plural(len(self._order), 'goal')}, at most {self._place.most} at once, in this order:"]
         if self._budget != Budget():
             whole = Limits(cost_usd=self._budget.cost_usd, tokens=self._budget.tokens, duration=self._budget.seconds)
             lines.append(f"for all of them together: {told_limits(whole)}")

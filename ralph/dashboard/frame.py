@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
-from ralph.core.text import format_count, format_money
+from ralph.core.text import format_count, format_money, plural
 from ralph.dashboard.board import Board, Happening, TranscriptPage
 from ralph.dashboard.lines import worded
 from ralph.dashboard.needs import needs_lines
@@ -151,7 +151,7 @@ _STATE_TONES = {State.RUNNING: Tone.CALM, State.STUCK: Tone.BAD, State.DONE: Ton
 def header(board: Board, columns: int) -> Line:
     """Which queue this is, and who works on it."""
     told = board.bulletin
-    slots = "" if told is None else f"{told.slots} slot{'' if told.slots == 1 else 's'}"
+    slots = "" if told is None else plural(told.slots, "slot")
     parts = [
         (9, line(("ralph-runs", Tone.STRONG))),
         (8, _mark(board)),
@@ -192,7 +192,7 @@ def totals(board: Board, columns: int, most: int) -> list[Line]:
         for state in (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.DONE)
         if (number := board.lineup.counts.get(state))
     ]
-    goals = [(4, line(f"{count} goal{'' if count == 1 else 's'}" if count else "no goals yet")), *each]
+    goals = [(4, line(plural(count, "goal") if count else "no goals yet")), *each]
     if most < 2:
         measures = _measures(board, with_bars=False)
         return [joined([*goals, *sorted(measures, key=lambda ranked: -ranked[0])[:1]], columns)]

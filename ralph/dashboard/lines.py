@@ -10,7 +10,7 @@ from typing import Self
 
 from ralph.core import ndjson
 from ralph.core.errors import BUG, RalphError, exit_code_of
-from ralph.core.text import timestamp
+from ralph.core.text import few, timestamp
 from ralph.dashboard import report
 from ralph.dashboard.report import row
 from ralph.queue.goals import LIMIT, BatchGoal, State, naming
@@ -167,8 +167,7 @@ class Progress:
 
 def _also(labels: Sequence[str]) -> str:
     """Goals besides the one that is named, in brackets."""
-    more = f" and {len(labels) - _ALSO} more" if len(labels) > _ALSO else ""
-    return f" (also {', '.join(labels[:_ALSO])}{more})" if labels else ""
+    return f" (also {few(labels, _ALSO)})" if labels else ""
 
 
 class BatchNotices:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ralph.core.text import few, plural
 from ralph.dashboard.board import Board
 from ralph.dashboard.report import next_step
 from ralph.queue.goals import BatchGoal, State, naming
@@ -138,7 +139,7 @@ def _budget(board: Board) -> Iterator[Need]:
 def _paused(board: Board) -> Iterator[Need]:
     queued = board.lineup.counts.get(State.QUEUED, 0)
     if board.paused and queued:
-        yield Need("paused", f"{_goals(queued)} will not start", "p resumes", Tone.WARN)
+        yield Need("paused", f"{plural(queued, 'goal')} will not start", "p resumes", Tone.WARN)
 
 
 def _stuck(board: Board) -> Iterator[Need]:
@@ -162,7 +163,7 @@ def _stuck(board: Board) -> Iterator[Need]:
             "" if is_one else _labels(numbers),
             (f"holds up {_labels(followers)}" if is_one else f"hold up {_labels(followers)}") if followers else "",
         ]
-        who = f"{goals[0].label} {goals[0].name}" if is_one else _goals(len(goals))
+        who = f"{goals[0].label} {goals[0].name}" if is_one else plural(len(goals), "goal")
         yield Need(who, " · ".join(filter(None, parts)), _way_out_of(goals[0]) if is_one else way_out)
 
 
@@ -201,9 +202,4 @@ def _cautions(board: Board) -> Iterator[Need]:
 
 
 def _labels(numbers: Sequence[int]) -> str:
-    named = ", ".join(f"g{number}" for number in sorted(numbers)[:_LABELS])
-    return f"{named} and {len(numbers) - _LABELS} more" if len(numbers) > _LABELS else named
-
-
-def _goals(count: int) -> str:
-    return f"{count} goal{'' if count == 1 else 's'}"
+    return few([f"g{number}" for number in sorted(numbers)], _LABELS)

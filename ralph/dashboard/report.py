@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.limits import is_limit_reached
-from ralph.core.text import format_money, timestamp
+from ralph.core.text import format_money, plural, timestamp
 from ralph.queue.clone import kept_below
 from ralph.queue.goals import BatchGoal, Comment, State, naming, waits_in_vain
 from ralph.queue.repos.remote import without_password
@@ -145,7 +145,7 @@ def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
     untold = sum(cost(goal) == _UNKNOWN for goal in goals)
     money = [format_money(known)] if known else []
     unknown = [f"cost of {untold} unknown"] if untold else []
-    return " · ".join([f"{len(goals)} goal{'' if len(goals) == 1 else 's'}: {each}", *money, *unknown])
+    return " · ".join([f"{plural(len(goals), 'goal')}: {each}", *money, *unknown])
 
 
 def cost(goal: BatchGoal) -> str:
@@ -193,7 +193,7 @@ def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = 
     goal, cut_off = known.goal, known.cut_off
     step = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=known.paused)
     others = {other.id: other for other in everything}
-    starts = f"{goal.starts} start{'' if goal.starts == 1 else 's'}" if goal.starts != goal.attempts else ""
+    starts = plural(goal.starts, "start") if goal.starts != goal.attempts else ""
     facts = {
         "goal": [goal.label, goal.name, goal.title],
         "state": [_state(goal, cut_off=cut_off), _why(goal, waiting(everything), cut_off=cut_off, flag=flag)],

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.text import exit_words
 from ralph.system import environ
 from ralph.system.programs import ask, loading_outside, outside, run_to_end, user_to_fork_for
 
@@ -61,7 +62,7 @@ def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) ->
 def lived(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> tuple[int, str, str]:
     """Return what came of a git that was not killed: only then its exit status means anything."""
     if outcome[0] < 0:
-        raise GitKilled(f"git {_verb(args)} was killed by signal {-outcome[0]} in {root}", "is there enough memory?")
+        raise GitKilled(f"git {_verb(args)} was {exit_words(outcome[0])} in {root}", "is there enough memory?")
     return outcome
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.run import Committed, Deed, Held, Undone
 from ralph.core.secrets import looks_secret
-from ralph.core.text import both_ends
+from ralph.core.text import both_ends, plural
 from ralph.git.address import hide_password, require_source
 from ralph.git.command import git_output, last_line, run_clone, run_git, succeeded
 from ralph.system.files import make_private_directory
@@ -406,6 +406,4 @@ def size_of_changes(root: Path, base: str | None) -> str:
     figures = {noun: int(number) for number, noun in _FIGURE.findall(out)} if status == 0 else {}
     if not (files := figures.get("file", 0)):
         return ""
-    return (
-        f"{files:,} file{'' if files == 1 else 's'}, +{figures.get('insertion', 0):,} -{figures.get('deletion', 0):,}"
-    )
+    return f"{plural(files, 'file')}, +{figures.get('insertion', 0):,} -{figures.get('deletion', 0):,}"

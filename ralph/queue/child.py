@@ -18,7 +18,7 @@ from ralph.core.events import (
 from ralph.core.goal import worded_anew
 from ralph.core.records import NotARecord, parse_event
 from ralph.core.status import RunStatus, StatusFold
-from ralph.core.text import both_ends
+from ralph.core.text import both_ends, exit_words
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
@@ -279,5 +279,5 @@ def _why(exit_code: int, premises: QueuePaths, goal: BatchGoal) -> str:
     lines = _text(complaints(premises, goal)).splitlines()
     faults = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     if exit_code < 0:
-        return f"killed by signal {-exit_code}"
+        return exit_words(exit_code)
     return faults[-1] if faults else f"ended with exit code {exit_code}"

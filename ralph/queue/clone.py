@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from ralph.core.text import few
 from ralph.git.command import last_line
 from ralph.queue.repos.mirror import PATIENCE, Mirror
 from ralph.queue.repos.remote import FANOUT, Bare, seeing_only
@@ -72,8 +73,7 @@ class Unsaved:
     @property
     def why(self) -> str:
         """The reason to stay, as people read it."""
-        more = f" and {len(self.items) - _MOST_NAMED} more" if len(self.items) > _MOST_NAMED else ""
-        return _WHY[self.what].format(detail=self.detail, items=", ".join(self.items[:_MOST_NAMED]) + more)
+        return _WHY[self.what].format(detail=self.detail, items=few(self.items, _MOST_NAMED))
 
 
 @dataclass(frozen=True, slots=True)

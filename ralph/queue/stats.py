@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ralph.core.text import format_duration, format_money
+from ralph.core.text import format_duration, format_money, plural
 from ralph.queue.goals import CONFLICTS, RALPH, BatchGoal, Comment, Figures, State, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.repos.remote import without_password
@@ -65,7 +65,7 @@ class Forecast:
             "" if self.tokens is None else _told(self.tokens, lambda number: f"{number:,.0f}") + " tokens",
             "" if self.seconds is None else _told(self.seconds, format_duration),
         ]
-        goals = f"{self.goals} goal{'' if self.goals == 1 else 's'} left"
+        goals = f"{plural(self.goals, 'goal')} left"
         return f"{goals}: {', '.join(filter(None, amounts))}; by {self.after} that are done"
 
 

@@ -14,7 +14,7 @@ from ralph.core.events import RunStarted
 from ralph.core.limits import Limit, Reasoning, told_limits
 from ralph.core.run import Run, RunResult
 from ralph.core.status import TimeSpent
-from ralph.core.text import both_ends, fenced, format_duration, format_money, plural
+from ralph.core.text import both_ends, fenced, few, format_duration, format_money, plural
 from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
 from ralph.git import repo
@@ -179,7 +179,7 @@ def _leftovers(result: RunResult, prepared: Prepared) -> Lines:
     with contextlib.suppress(RalphError):
         paths = [] if result.exit_code == 0 else list(prepared.repo.dirty_paths(prepared.goal.path))
     if paths:
-        shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+        shown = few(paths, 3)
         yield "note", f"the tree holds work that is not committed ({shown}); the next session is told of it"
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ralph.core import ndjson
-from ralph.core.text import timestamp
+from ralph.core.text import exit_words, timestamp
 from ralph.system.programs import deaf_to_ctrl_z, loading_outside, outside
 
 _AT_ONCE = 4
@@ -93,7 +93,7 @@ class BackgroundPrograms:
                     )
                 continue
             status = program.returncode
-            return "" if status == 0 else f"killed by signal {-status}" if status < 0 else f"it ended with {status}"
+            return "" if status == 0 else exit_words(status) if status < 0 else f"it ended with {status}"
 
 
 LIMIT = 20.0

@@ -12,6 +12,7 @@ from ralph.core.errors import fault_of
 from ralph.core.events import Event, SessionEnded, Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
 from ralph.core.limits import Limits
 from ralph.core.status import StatusFold
+from ralph.core.text import plural
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
 from ralph.ui.draw import Line, Tone
@@ -351,4 +352,4 @@ class _Drawing:
 
 
 def _left_out(number: int) -> str:
-    return f"… {number:,} event{'' if number == 1 else 's'} left out; all is in the log"
+    return f"… {plural(number, 'event')} left out; all is in the log"

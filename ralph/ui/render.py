@@ -33,7 +33,7 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.text import format_duration, format_money, instant, local_time, plural
+from ralph.core.text import exit_words, format_duration, format_money, instant, local_time, plural
 from ralph.core.usage import total_tokens
 from ralph.core.verdict import TOOL, obstacle_in
 from ralph.ui.draw import Tone
@@ -355,13 +355,9 @@ def _check_ended(event: CheckEnded) -> Paragraph:
     took = format_duration(event.seconds)
     if event.exit_code == 0:
         return Paragraph("check", f"green in {took}", Tone.GOOD)
-    why = "ran out of time" if event.exit_code is None else _status(event.exit_code)
+    why = "ran out of time" if event.exit_code is None else exit_words(event.exit_code)
     tail = event.output.strip().splitlines()[-FAILED_LINES:] or ["(it printed nothing)"]
     return Paragraph("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]), Tone.BAD)
-
-
-def _status(exit_code: int) -> str:
-    return f"exit {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
 
 
 def _clock(when: float, at: str | None) -> str:

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.core.text import (
+    exit_words,
+    few,
     format_duration,
     format_money,
     format_size,
@@ -133,3 +135,13 @@ def test_an_instant_is_written_with_its_zone_and_with_its_day_where_that_is_anot
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_few_names_stand_for_many() -> None:
+    names = ["a", "b", "c"]
+    assert [few(names, most) for most in (2, 3, 4)] == ["a, b and 1 more", "a, b, c", "a, b, c"]
+    assert few([], 2) == ""
+
+
+def test_a_process_ends_by_itself_or_is_killed() -> None:
+    assert [exit_words(code) for code in (0, 3, -9)] == ["exit 0", "exit 3", "killed by signal 9"]

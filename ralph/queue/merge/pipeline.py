@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ralph.core import ndjson
 from ralph.core.errors import RepoError
+from ralph.core.text import exit_words
 from ralph.git.command import GitKilled, git_output
 from ralph.queue.goals import MergeMode
 from ralph.queue.merge import trees
@@ -363,7 +364,7 @@ def check_checkout(
     if exit_code == 0 and report.get("exit_code") == 0:
         return CheckOutcome(0, ndjson.text(report.get("output")))
     if exit_code is not None and exit_code < 0:
-        return CheckOutcome(exit_code, f"killed by signal {-exit_code}")
+        return CheckOutcome(exit_code, exit_words(exit_code))
     said = ndjson.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
     stage = ndjson.text(report.get("stage")) or "check"
     how = _ended(report.get("exit_code", exit_code))
@@ -372,6 +373,4 @@ def check_checkout(
 
 def _ended(exit_code: object) -> str:
     """How the check itself has ended, in a word."""
-    if not isinstance(exit_code, int):
-        return "out of time"
-    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit {exit_code}"
+    return exit_words(exit_code) if isinstance(exit_code, int) else "out of time"

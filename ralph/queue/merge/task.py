@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.goal import parse_goal
+from ralph.core.text import few
 from ralph.queue.child import AttemptResult
 from ralph.queue.goals import BatchGoal, MergeMode
 from ralph.queue.merge import pipeline
@@ -86,7 +87,7 @@ def landing_of(outcome: pipeline.Outcome, base: str) -> MergeResult:
 
 
 def _few(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+    return few(paths, 5)
 
 
 _PAUSES = (2.0, 5.0, 15.0, 30.0, *([60.0] * 60))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.core.text import few
 from ralph.git.command import run_git
 from ralph.queue.repos.mirror import Mirror
 from ralph.queue.repos.remote import without_password
@@ -97,8 +98,7 @@ def in_the_way(mirror: Mirror, branch: str) -> str:
     if status != 0 or not out:  # a bare one has no files
         return ""
     changed = [line[3:] for line in out.splitlines()]
-    more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-    return f"{place} has {branch} checked out, and changes in {', '.join(changed[:3])}{more}"
+    return f"{place} has {branch} checked out, and changes in {few(changed, 3)}"
 
 
 def _in_the_way_of(mirror: Mirror, commit: str, branch: str, expected: str) -> str:
@@ -117,9 +117,8 @@ def _in_the_way_of(mirror: Mirror, commit: str, branch: str, expected: str) -> s
         pathspecs = [f":(top,literal){path}" for path in there]
         status, out, _ = run_git(root, "ls-files", "--others", "-z", "--", *pathspecs)
         if found := [path for path in out.split("\0") if path] if status == 0 else there:  # what nobody knows of stays
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
             return (
-                f"{root} has {branch} checked out, and there the work would overwrite {', '.join(found[:3])}{more},"
+                f"{root} has {branch} checked out, and there the work would overwrite {few(found, 3)},"
                 " of which git has no copy: move that away, or commit it"
             )
     return ""
