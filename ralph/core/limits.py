@@ -90,6 +90,9 @@ _SUMMARY = 0.1
 _DUST = 1e-8
 """What is left of a sum of floats may be off by less."""
 
+DUST_USD = 2e-6
+"""Dollars that buy nothing: a flag says a limit to the millionth."""
+
 
 class Measure(StrEnum):
     COST = "cost"

@@ -266,6 +266,16 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 """What would end the message, or colour and move the terminal of whoever reads the log."""
 
 
+def message_body(text: str) -> str:
+    """A text as it can stand before the trailers of a commit.
+
+    git reads trailers from the last paragraph alone, unless a line before looks like the start of a patch or like
+    scissors: such a line is indented.
+    """
+    lines = text.strip().splitlines()
+    return "\n".join(f" {line}" if line.startswith("---") or _SCISSORS in line else line for line in lines)
+
+
 def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend: Spend) -> str:
     """Write the commit message of an iteration; cost and tokens are the run's, cumulative."""
     trailers = {
@@ -276,10 +286,7 @@ def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend
         "Ralph-Cost-USD": repr(round(spend.cost_usd, 12)) if spend.costed else "unknown",
         "Ralph-Tokens": str(spend.tokens) if spend.knows_tokens else "unknown",
     }
-    # The trailers are the last paragraph, and git reads no other; unless a line before them looks like the start of
-    # a patch or like scissors, so such a line is indented. NUL would end the message.
-    lines = _CONTROLS.sub("", answer.summary).strip().splitlines()
-    body = "\n".join(f" {line}" if line.startswith("---") or _SCISSORS in line else line for line in lines)
+    body = message_body(_CONTROLS.sub("", answer.summary))
     return f"ralph: iteration {iteration}\n\n{body}\n\n" + "".join(
         f"{name}: {value}\n" for name, value in trailers.items()
     )

@@ -27,5 +27,10 @@ def without_secrets(address: str) -> str:
     return re.sub(r"(?i)([?&][a-z_]*password=)[^&\s]*", r"\1***", starred)
 
 
+def without_login(text: str) -> str:
+    """Take out of addresses whatever stands before the host: a user's name, and the password."""
+    return re.sub(r"//[^@/\s]*@", "//", text)
+
+
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ralph.core.errors import RalphError
+from ralph.core.secrets import without_login
 from ralph.dashboard.report import short_repos, waiting
 from ralph.queue.database import database_file
 from ralph.queue.goals import BatchGoal, State, agent_of, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.open import QueueAddress, serving
-from ralph.queue.repos.remote import without_password
 from ralph.queue.stats import Forecast, figures_of, foretold
 from ralph.queue.store import Store
 from ralph.ui.draw import Line
@@ -162,7 +162,7 @@ class BoardSource:
         """`own` asks the worker of this very process; without it, somebody else's writes down how it stands."""
         self._place, self._store, self._own = place, store, own
         file = database_file(place.url)
-        shown = without_password(place.url) if file is None else str(file)
+        shown = without_login(place.url) if file is None else str(file)
         self._board = Board(0.0, shown, ours=own is not None, served="this process" if own else "", flag=place.flag)
         self._reads = 0
         self._heard = (0.0, 0.0)

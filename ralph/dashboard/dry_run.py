@@ -12,6 +12,7 @@ from ralph.config.settings import Settings
 from ralph.core import ndjson
 from ralph.core.goal import parse_goal
 from ralph.core.limits import Limits, told_limits
+from ralph.core.secrets import without_login
 from ralph.core.text import plural
 from ralph.dashboard import report
 from ralph.dashboard.report import waiting
@@ -20,7 +21,6 @@ from ralph.queue.goals import BatchGoal, MergeMode, State, Submission, whole_ord
 from ralph.queue.news import Budget
 from ralph.queue.open import QueueAddress, existing
 from ralph.queue.paths import queue_paths
-from ralph.queue.repos.remote import without_password
 from ralph.queue.store import open_store
 from ralph.ui.terminal import one_line
 
@@ -75,7 +75,7 @@ class Intentions:
         for number, goal in enumerate(self._order, start=1):
             chosen = self._settings(goal)
             facts = {
-                "repo": f"{without_password(goal.repo)} · branch {goal.branch} · merge {goal.merge or self._merge}",
+                "repo": f"{without_login(goal.repo)} · branch {goal.branch} · merge {goal.merge or self._merge}",
                 "clone": str(self._quarters.clone(goal)),
                 "agent": " · ".join(
                     filter(

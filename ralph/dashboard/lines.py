@@ -10,13 +10,13 @@ from typing import Self
 
 from ralph.core import ndjson
 from ralph.core.errors import BUG, RalphError, exit_code_of
+from ralph.core.secrets import without_login
 from ralph.core.text import few, timestamp
 from ralph.dashboard import report
 from ralph.dashboard.report import row
 from ralph.queue.goals import LIMIT, BatchGoal, State, naming
 from ralph.queue.news import PAUSED, News, NewsKind, Worked
 from ralph.queue.open import QueueAddress
-from ralph.queue.repos.remote import without_password
 from ralph.queue.submit import Submitted
 from ralph.system.notify import Notice, Notifier, Occasion
 from ralph.ui.console import write_json
@@ -222,7 +222,7 @@ class BatchNotices:
             news.text,
             goal=goal.name,
             title=goal.title,
-            repo=without_password(goal.repo),
+            repo=without_login(goal.repo),
             cost_usd=goal.known_cost,
             run=goal.run,
             id=goal.label,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.limits import is_limit_reached
+from ralph.core.secrets import without_login
 from ralph.core.text import format_money, plural, timestamp
 from ralph.queue.clone import kept_below
 from ralph.queue.goals import BatchGoal, Comment, State, naming, waits_in_vain
-from ralph.queue.repos.remote import without_password
 from ralph.queue.submit import Submitted
 from ralph.ui.draw import columns
 from ralph.ui.terminal import Output, one_line, visible
@@ -23,7 +23,7 @@ def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
         "id": goal.label,
         "name": goal.name,
         "title": goal.title,
-        "repo": without_password(goal.repo),
+        "repo": without_login(goal.repo),
         "state": goal.state,
         "reason": goal.reason,
         "cut_off": cut_off and goal.state is State.RUNNING,
@@ -199,7 +199,7 @@ def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = 
         "state": [_state(goal, cut_off=cut_off), _why(goal, waiting(everything), cut_off=cut_off, flag=flag)],
         "attempts": [str(goal.attempts), starts] if goal.starts else [],
         "cost": [cost(goal)],
-        "repo": [without_password(goal.repo), f"branch {goal.branch}"],
+        "repo": [without_login(goal.repo), f"branch {goal.branch}"],
         "clone": [str(known.clone or "")],
         "work": [f"git fetch {shlex.join([str(known.mirror), goal.branch])}"] if known.mirror else [],
         "saved": [known.look] if known.kept else [],

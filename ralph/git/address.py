@@ -40,10 +40,6 @@ def require_source(url: str) -> str:
     return out.removesuffix("\n")
 
 
-def hide_password(text: str) -> str:
-    return re.sub(r"//[^@/\s]*@", "//", text)
-
-
 def _safe(part: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip(".-") or "repository"
 

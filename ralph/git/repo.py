@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.run import Committed, Deed, Held, Undone
-from ralph.core.secrets import looks_secret
+from ralph.core.secrets import looks_secret, without_login
 from ralph.core.text import both_ends, plural
-from ralph.git.address import hide_password, require_source
+from ralph.git.address import require_source
 from ralph.git.command import git_output, last_line, run_clone, run_git, succeeded
 from ralph.system.files import make_private_directory
 from ralph.system.programs import running_in
@@ -355,8 +355,8 @@ def clone(url: str, destination: Path) -> Repo:
         try:
             status, _, err = run_clone(destination.parent, "--quiet", "--", source, str(staging / "clone"))
             if status != 0:
-                said = hide_password(last_line(err))
-                shown = hide_password(url)
+                said = without_login(last_line(err))
+                shown = without_login(url)
                 raise RepoError(f"cannot clone {shown}: {said}", f"check access with: git ls-remote {shown}")
             (staging / "clone").rename(destination)
         finally:

@@ -5,15 +5,12 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ralph.core.limits import Limit, Limits
+from ralph.core.limits import DUST_USD, Limit, Limits
 from ralph.core.text import format_duration, format_money
 from ralph.core.usage import Spend
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget
 from ralph.system import clock
-
-_DUST = 2e-6
-"""Dollars that buy nothing: a flag says a limit to the millionth."""
 
 _LEAST_USD, _LEAST_SECONDS = 0.0001, 1.0
 """What a flag of `ralph run` can say at least."""
@@ -86,7 +83,7 @@ class BatchBudget:
     def reached(self) -> str:
         """What is used up, in words; empty: nothing."""
         whole, left, spent = self.budget, self.left, self.spent
-        if whole.cost_usd is not None and left.cost_usd is not None and left.cost_usd <= _DUST:
+        if whole.cost_usd is not None and left.cost_usd is not None and left.cost_usd <= DUST_USD:
             return f"--max-cost: {format_money(spent.cost_usd)} of {format_money(whole.cost_usd)} spent"
         if whole.tokens is not None and left.tokens == 0:
             return f"--max-tokens: {spent.tokens:,} of {whole.tokens:,} tokens used"
@@ -107,7 +104,7 @@ class BatchBudget:
 
     def _has_taken_all(self, number: int) -> bool:
         (left, before), now = self._lent[number], self._used.get(number, Spend())
-        all_money = left.cost_usd is not None and now.cost_usd - before.cost_usd >= left.cost_usd - _DUST
+        all_money = left.cost_usd is not None and now.cost_usd - before.cost_usd >= left.cost_usd - DUST_USD
         return all_money or (left.tokens is not None and now.tokens - before.tokens >= left.tokens)
 
 

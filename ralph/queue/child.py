@@ -1,7 +1,6 @@
 """One attempt at a goal: a child `ralph run --json` in the goal's clone, heard event by event."""
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +17,7 @@ from ralph.core.events import (
 from ralph.core.goal import worded_anew
 from ralph.core.records import NotARecord, parse_event
 from ralph.core.status import RunStatus, StatusFold
-from ralph.core.text import both_ends, exit_words
+from ralph.core.text import both_ends, exit_words, fenced
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
@@ -59,7 +58,7 @@ def _retry_context(goal: BatchGoal, comments: Sequence[Comment]) -> str:
 This is attempt {max(number, 1)} of {MOST_ATTEMPTS}. The working tree holds what the attempts before it have done:
 do not start over, go on from there. This is how the last one ended:
 
-{_fenced(both_ends(faults[-1], _LONGEST_LOG))}
+{fenced(both_ends(faults[-1], _LONGEST_LOG).strip())}
 
 Run the check. Fix what is red, even if it was red before you came. Never edit the check."""
 
@@ -68,14 +67,7 @@ def _remarks(comments: Sequence[Comment]) -> str:
     said = [both_ends(comment.text, _LONGEST_REMARK) for comment in comments if comment.author == USER]
     if not said:
         return ""
-    return f"{_REMARKS}\n\n" + "\n\n".join(_fenced(text) for text in said[-10:])
-
-
-def _fenced(text: str) -> str:
-    """Quote text so that it cannot end its own quotation."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}text\n{text.strip()}\n{fence}"
+    return f"{_REMARKS}\n\n" + "\n\n".join(fenced(text.strip()) for text in said[-10:])
 
 
 _UNUSABLE = 2

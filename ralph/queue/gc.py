@@ -17,11 +17,10 @@ from ralph.queue.clone import Unsaved, examine, kept
 from ralph.queue.discard import GOING, discard
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.paths import QueuePaths, is_elsewhere
-from ralph.queue.repos.mirror import Mirror, open_mirror
+from ralph.queue.repos.mirror import Mirror, clone_named, open_mirror
 from ralph.state.lock import holder
 from ralph.system.files import remove_tree
 
-_ASIDE = re.compile(r"\.broken-\d+$")
 _OVER = (State.DONE, State.CANCELLED)
 _ELSEWHERE = "{} is a link: what is there may not be ralph's"
 _BLOCK = 512
@@ -113,7 +112,7 @@ class GarbageCollection:
         for path in _inside(self.premises.root / "clones"):
             half = path.name.startswith(".") and path.name.endswith(GOING)
             name = path.name.removeprefix(".").removesuffix(GOING) if half else path.name
-            clone = _ASIDE.sub("", name)
+            clone = clone_named(name)
             if (goal := wanted.get(clone)) is not None:
                 what = What.HALF if half else What.SET_ASIDE if clone != name else What.CLONE
                 found.append(self._forced(path, what, goal))
@@ -170,7 +169,7 @@ class GarbageCollection:
             if path.name.startswith("."):
                 yield self._passing(path, What.HALF, "what a process that was cut off has left")
                 continue
-            name = _ASIDE.sub("", path.name)
+            name = clone_named(path.name)
             goal, aside = self.goals.get(name), name != path.name
             if goal is None:
                 yield Holding(path, What.UNKNOWN, weigh(path), goes=False, why="no goal of this queue has it")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from ralph.core.errors import UsageError
 from ralph.core.goal import parse_goal
 
 
@@ -214,6 +215,13 @@ def find_cycle(after: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
                 stack.extend((parent, depth + 1) for parent in after.get(goal, ()))
         settled.update(path)
     return ()
+
+
+def require_no_cycle(after: Mapping[int, Sequence[int]], names: Callable[[Sequence[int]], Iterable[str]]) -> None:
+    """Refuse goals that wait for each other; `names` says what these are called."""
+    if cycle := find_cycle(after):
+        circle = " after ".join(names(cycle))
+        raise UsageError(f"these goals wait for each other: {circle}", "take one of these `after` out")
 
 
 def in_order(goals: Iterable[BatchGoal]) -> list[BatchGoal]:

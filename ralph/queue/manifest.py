@@ -21,7 +21,7 @@ from ralph.core.goal import Goal, NoObjectiveError, goal_name
 from ralph.core.text import did_you_mean
 from ralph.git.address import clone_path, local_path, require_source
 from ralph.git.repo import open_repo, require_branch_name
-from ralph.queue.goals import MergeMode, Submission, find_cycle
+from ralph.queue.goals import MergeMode, Submission, require_no_cycle
 
 NAME = "batch.toml"
 _LEAST_PRIORITY, _MOST_PRIORITY = -(2**63), 2**63 - 1
@@ -399,6 +399,4 @@ def _refuse_cycle(asked: Sequence[Submission]) -> None:
         namesakes = sorted(at for name in submission.after for at in named.get(name, ()) if at != number)
         beside = {asked[at].name for at in namesakes if asked[at].repo == submission.repo}
         after[number] = [at for at in namesakes if asked[at].repo == submission.repo or asked[at].name not in beside]
-    if cycle := find_cycle(after):
-        circle = " after ".join(asked[number].name for number in cycle)
-        raise UsageError(f"these goals wait for each other: {circle}", "take one of these `after` out")
+    require_no_cycle(after, lambda cycle: [asked[number].name for number in cycle])

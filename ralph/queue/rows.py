@@ -1,7 +1,7 @@
 """Goals as rows of the database, read and written; every function works in a transaction of its caller's."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.queue.database import GOALS
-from ralph.queue.goals import BatchGoal, MergeMode, State, find_cycle
+from ralph.queue.goals import BatchGoal, MergeMode, State, require_no_cycle
 
 _AT_ONCE = 500
 """Values that one query looks up: databases limit how many it may have."""
@@ -91,7 +91,9 @@ def refuse_cycle(connection: sa.Connection) -> None:
     rows = connection.execute(
         sa.select(GOALS.c.id, GOALS.c.after).where(GOALS.c.after != _NO_ITEMS).order_by(GOALS.c.id)
     )
-    if cycle := find_cycle({row.id: _numbers(row.after) for row in rows}):
-        names = {goal.id: goal.name for goal in numbered(connection, set(cycle))}
-        circle = " after ".join(names[number] for number in cycle)
-        raise UsageError(f"these goals wait for each other: {circle}", "take one of these `after` out")
+
+    def names(cycle: Sequence[int]) -> list[str]:
+        named = {goal.id: goal.name for goal in numbered(connection, set(cycle))}
+        return [named[number] for number in cycle]
+
+    require_no_cycle({row.id: _numbers(row.after) for row in rows}, names)

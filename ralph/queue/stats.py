@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from ralph.core.secrets import without_login
 from ralph.core.text import format_duration, format_money, plural
 from ralph.queue.goals import CONFLICTS, RALPH, BatchGoal, Comment, Figures, State, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, GoalStatus
-from ralph.queue.repos.remote import without_password
 
 LEAST = 3
 """Goals that must be done before anything is foretold."""
@@ -239,7 +239,7 @@ def tally(goals: Sequence[BatchGoal], agents: Mapping[int, str], comments: Itera
             _median(goal.tokens for goal in done),
             _median(goal.seconds for goal in done),
         ),
-        repos=_grouped(goals, {goal.id: without_password(goal.repo) for goal in goals}),
+        repos=_grouped(goals, {goal.id: without_login(goal.repo) for goal in goals}),
         agents=_grouped(goals, agents),
         failures=dict(faults.most_common()),
     )

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
+from ralph.core.secrets import without_login
 from ralph.core.text import did_you_mean
 from ralph.queue import rows
 from ralph.queue.database import (
@@ -34,7 +35,6 @@ from ralph.queue.goals import (
     may_become,
 )
 from ralph.queue.news import Bulletin, News, decoded
-from ralph.queue.repos.remote import without_password
 from ralph.queue.submit import Submitted, take_in
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
@@ -386,7 +386,7 @@ def _meant(
     if len(found) == 1:
         return found[0]
     if found:
-        which = ", ".join(f"{goal.label} ({without_password(goal.repo)})" for goal in found)
+        which = ", ".join(f"{goal.label} ({without_login(goal.repo)})" for goal in found)
         raise UsageError(f"{word} is the name of several goals: {which}", "say which one by its id")
     known = connection.execute(sa.select(GOALS.c.id, GOALS.c.name).order_by(GOALS.c.id))
     near = did_you_mean(word, [candidate for number, name in known for candidate in (f"g{number}", name)])

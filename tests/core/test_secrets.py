@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.core.secrets import looks_secret, without_secrets
+from ralph.core.secrets import looks_secret, without_login, without_secrets
 from tests.support.rows import rows
 
 
@@ -45,3 +45,8 @@ def test_a_secret_is_known_by_its_name(path: str, secret: bool) -> None:
 )
 def test_the_password_of_an_address_is_not_shown(address: str, shown: str) -> None:
     assert without_secrets(address) == shown
+
+
+def test_a_login_is_taken_out_of_every_address_in_a_text() -> None:
+    said = "cannot read https://me:pass@host/a.git, nor ssh://git@host:22/b; mail me@host"
+    assert without_login(said) == "cannot read https://host/a.git, nor ssh://host:22/b; mail me@host"

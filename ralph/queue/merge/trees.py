@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ralph.core.errors import RepoError
+from ralph.core.run import message_body
 from ralph.git.command import last_line, run_git, succeeded
 from ralph.git.repo import Repo
 from ralph.queue.merge.vet import marked
@@ -26,7 +27,6 @@ _HOPS = 40
 """Links that are followed one after the other: as many as the kernel follows."""
 _SUBJECT = 72
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_SCISSORS = "--- >8 ---"
 _WHEN = "1970-01-01T00:00:00Z"
 _NOBODY = {
     "GIT_AUTHOR_NAME": "ralph", "GIT_AUTHOR_EMAIL": "", "GIT_AUTHOR_DATE": _WHEN,
@@ -143,9 +143,7 @@ def commit(bare: Bare, tree: str, parents: tuple[str, ...], message: str, identi
 
 def squash_message(title: str, done: str, trailers: Mapping[str, str]) -> str:
     """The message of a goal's one commit on the base: its title, what was done, the trailers."""
-    # git reads trailers from the last paragraph alone, unless a line before looks like a patch or like scissors.
-    lines = _CONTROLS.sub("", done).strip().splitlines()
-    body = "\n".join(f" {line}" if line.startswith("---") or _SCISSORS in line else line for line in lines)
+    body = message_body(_CONTROLS.sub("", done))
     ends = "".join(f"{name}: {' '.join(_CONTROLS.sub(' ', value).split())}\n" for name, value in trailers.items())
     return "\n\n".join([subject(title), *([body] if body else []), ends])
 

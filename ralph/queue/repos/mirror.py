@@ -9,6 +9,7 @@ branch each of ours is meant for, and `taken/` the commit of that one which it w
 
 import contextlib
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ PATIENCE = 600.0
 """Seconds for a fetch from a clone: what an agent may have put there in place of a file, git may wait for."""
 USUAL = ("main", "master", "trunk")
 """What a branch that work is merged to is called where nobody has chosen another."""
-_ASIDE = "broken"
+_ASIDE = re.compile(r"\.broken-\d+$")
 _MOST_TRIES = 3
 
 
@@ -337,10 +338,15 @@ def _told_of(clone: Path, *question: str, pinned: Mapping[str, str]) -> str | No
 def _move_aside(path: Path) -> None:
     """Keep what cannot be used, under a name that nobody else takes."""
     number = 1
-    while (aside := path.with_name(f"{path.name}.{_ASIDE}-{number}")).exists():
+    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
     with named_in_faults(path):
         path.rename(aside)
+
+
+def clone_named(name: str) -> str:
+    """The name of the clone that a directory is, or was before it was moved aside."""
+    return _ASIDE.sub("", name)
 
 
 def _lines(file: Path) -> list[str]:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.core.secrets import without_login
 from ralph.core.text import few
 from ralph.git.command import run_git
 from ralph.queue.repos.mirror import Mirror
-from ralph.queue.repos.remote import without_password
 from ralph.system import environ
 from ralph.system.programs import ask
 
@@ -154,7 +154,7 @@ def _tip(mirror: Mirror, branch: str) -> str:
 
 def _explained(mirror: Mirror, branch: str, reason: str, complaints: str) -> str:
     told = _told(complaints)
-    words = without_password("; ".join(told))
+    words = without_login("; ".join(told))
     if mirror.upstream.path is not None and _DIRTY.search(reason):
         return (
             f"{mirror.upstream.path} has {branch} checked out with changes that are not committed ({reason}):"

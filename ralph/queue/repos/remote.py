@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.secrets import without_login
 from ralph.git.address import local_path, require_source
 from ralph.git.command import GitKilled, last_line, lived, run_git, succeeded
 from ralph.system import environ
@@ -161,7 +162,7 @@ class Upstream:
     @property
     def shown(self) -> str:
         """The address without what may be a password."""
-        return without_password(self.url)
+        return without_login(self.url)
 
     @property
     def path(self) -> Path | None:
@@ -204,7 +205,7 @@ class Upstream:
         said = last_line(complaints) or "git said nothing"
         if "Could not read from remote repository" in said:  # ssh has said why before
             said = complaints.strip().partition("\n")[0]
-        said = without_password(said)
+        said = without_login(said)
         message, hint = f"cannot {doing} {self.shown}: {said}", f"check access with: git ls-remote {self.shown}"
         if _DENIED.search(complaints):
             return RepoError(message, hint)
@@ -240,8 +241,3 @@ def beside(address: str, relative: str) -> str:
             between = "/" if "/" in place else ":"  # of host:path
             place = place.rpartition(between)[0]
     return f"{place}{between}{relative}".rstrip("/")
-
-
-def without_password(text: str) -> str:
-    """Take out of addresses whatever stands before the host."""
-    return re.sub(r"//[^@/\s]*@", "//", text)
