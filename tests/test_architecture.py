@@ -51,7 +51,7 @@ ORDER: dict[str, str] = {
     ),
     "config": "envrc_files files keys paths < envrc settings trust < environment",
     "core": (
-        "errors events guidance ndjson secrets stall text verdict < activity goal records usage < "
+        "errors events guidance ndjson secrets stall text verdict < activity goal reason records usage < "
         "limits status summary < failures run"
     ),
     "dashboard": "report < board dry_run lines < needs table transcript view < actions frame < screen",

@@ -54,10 +54,10 @@ def add(
         return
     typer.echo("\n".join(report.submitted(submitted, cut_off=cut_off)))
     if drafts := [each.goal.label for each in submitted if each.goal.state is State.DRAFT]:
-        step = f"let {'it' if len(drafts) == 1 else 'them'} start with: ralph-runs queue {' '.join(drafts)}"
-        typer.echo(f"\n{place.step(step)}")
+        who = "it" if len(drafts) == 1 else "them"
+        typer.echo(f"\nlet {who} start with: {place.command('queue', *drafts)}")
     if store.paused:
-        typer.echo(f"\n{place.step(PAUSED)}")
+        typer.echo(f"\n{PAUSED.written(place.flag)}")
 
 
 def wishes(

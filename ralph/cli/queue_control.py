@@ -40,7 +40,7 @@ def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False
     place = whereabouts(db)
     store, found = find(place, goals)
     if not serving(place.url):
-        raise UsageError("nobody serves the queue: no goal waits", place.step("start it with: ralph-runs run"))
+        raise UsageError("nobody serves the queue: no goal waits", f"start it with: {place.command('run')}")
     bulletin = store.bulletin()
     for goal in found:
         sight = None if bulletin is None else bulletin.sights.get(goal.id)
@@ -159,7 +159,7 @@ def _set_paused(db: str | None, *, paused: bool, as_json: bool) -> None:
     if store is None:
         raise UsageError(
             f"there is nothing to {'pause' if paused else 'resume'}: {missing(place)}",
-            place.step("add goals first: ralph-runs add GOAL.md"),
+            f"add goals first: {place.command('add', 'GOAL.md')}",
         )
     counts = store.counts()  # first: a worker that hears of it starts what is queued at once
     is_new, is_served = store.pause(paused=paused), bool(serving(place.url))
@@ -173,7 +173,7 @@ def _set_paused(db: str | None, *, paused: bool, as_json: bool) -> None:
     waiting = (f"{cut_off} cut off, " if cut_off else "") + f"{queued} queued"
     if paused:
         before = "" if is_new else "it was already "
-        typer.echo(f"{before}{place.step(PAUSED)} ({running} running, {waiting})")
+        typer.echo(f"{before}{PAUSED.written(place.flag)} ({running} running, {waiting})")
     else:
         start = "" if is_served else f"; nobody serves the queue, start that with: ralph-runs run{place.flag}"
         typer.echo(f"{'goals are started again' if is_new else 'it was not paused'} ({waiting}){start}")

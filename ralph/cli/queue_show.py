@@ -46,13 +46,13 @@ def list_(
     if as_json:
         typer.echo(ndjson.encode([row(goal, cut_off=cut_off) for goal in goals]))
     elif goals:
-        paused = [place.step(PAUSED)] if store is not None and store.paused else []
+        paused = [PAUSED.written(place.flag)] if store is not None and store.paused else []
         typer.echo("\n".join([*report.overview(goals, everything, cut_off=cut_off, flag=place.flag), *paused]))
     elif everything:
         typer.echo(f"no goal is {wanted}; {report.tally(everything, cut_off=cut_off)}")
     else:
         what = missing(place) if store is None else "the queue is empty"
-        typer.echo(f"{what}; {place.step('add goals with: ralph-runs add GOAL.md --queue')}")
+        typer.echo(f"{what}; add goals with: {place.command('add', 'GOAL.md', '--queue')}")
 
 
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:

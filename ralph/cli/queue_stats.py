@@ -208,7 +208,7 @@ def _force(words: Sequence[str], db: str | None, *, dry_run: bool, as_json: bool
     clearing = _clearing(place, store)
     for goal in goals:
         if why := clearing.in_use(goal):
-            hint = place.step(f"wait for it, or give it up with: ralph-runs cancel {goal.label}")
+            hint = f"wait for it, or give it up with: {place.command('cancel', goal.label)}"
             raise UsageError(f"{goal.label} {goal.name} {why}: its clone stays", hint)
     found = clearing.forced(goals)
     goes = any(holding.goes for holding in found)
@@ -336,10 +336,10 @@ def stats(db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
         typer.echo(ndjson.encode(found))
     elif goals:
         lines = _lines(counted, foretold, report.tally(goals, cut_off=is_cut_off(place, goals)))
-        typer.echo("\n".join([*lines, *(["", place.step(PAUSED)] if paused else [])]))
+        typer.echo("\n".join([*lines, *(["", PAUSED.written(place.flag)] if paused else [])]))
     else:
         what = missing(place) if store is None else "the queue is empty"
-        typer.echo(f"{what}; {place.step('add goals with: ralph-runs add GOAL.md --queue')}")
+        typer.echo(f"{what}; add goals with: {place.command('add', 'GOAL.md', '--queue')}")
 
 
 def _forecast(place: "QueueAddress", store: "Store", goals: "Sequence[BatchGoal]") -> "Forecast | None":

@@ -248,13 +248,13 @@ def watch(db: flags.Db = None) -> None:
     if not screen.lively or not is_attended(sys.stdin):
         raise UsageError(
             "`watch` needs a terminal, of at least 40 columns and 8 rows (and neither CI nor TERM=dumb)",
-            place.step("without one: ralph-runs list, or ralph-runs logs ID -f"),
+            f"without one: {place.command('list')}, or {place.command('logs', 'ID', '-f')}",
         )
     store = existing(place)
     if store is None:
         raise UsageError(
             f"there is nothing to watch: {missing(place)}",
-            place.step("add goals with: ralph-runs add GOAL.md --queue"),
+            f"add goals with: {place.command('add', 'GOAL.md', '--queue')}",
         )
     from ralph.dashboard.board import BoardSource
     from ralph.dashboard.screen import DashboardTerminal, Drawing

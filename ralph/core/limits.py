@@ -39,17 +39,9 @@ class Limit(StrEnum):
     TOKENS = "--max-tokens"
 
 
-_REACHED = "limit reached: "
-
-
 def limit_reached(what: str) -> str:
     """How it is said that a limit has ended a run."""
-    return _REACHED + what
-
-
-def is_limit_reached(reason: str) -> bool:
-    """Tell whether a run has ended for that reason."""
-    return reason.startswith(_REACHED)
+    return f"limit reached: {what}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ralph.core.errors import RalphError, fault_of
+from ralph.core.reason import NextStep, written
 from ralph.dashboard.view import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.queue.goals import BatchGoal
 from ralph.queue.open import QueueAddress, alone
@@ -78,42 +79,43 @@ def passed_on(goal: "BatchGoal", text: str, place: "QueueAddress", store: "Store
     from ralph.queue.open import is_cut_off
 
     if goal.state == "done":
+        remark = place.command("comment", goal.label, "'...'")
         raise UsageError(
             f"{goal.label} is done: nobody works on it any more",
-            place.step(f"keep it as a remark: ralph-runs comment {goal.label} '...'; or ask for it with another goal"),
+            f"keep it as a remark: {remark}; or ask for it with another goal",
         )
     store.comment(goal, "user", text.strip())
-    return place.step(_heard_when(goal, cut_off=is_cut_off(place, [goal]), paused=store.paused))
+    return written(_heard_when(goal, cut_off=is_cut_off(place, [goal]), paused=store.paused), place.flag)
 
 
-def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> str:
+def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> tuple[NextStep, ...]:
     """When the agent of a goal hears what it is told: between two sessions, for none is interrupted for it."""
     from ralph.queue.goals import State
 
     match goal.state:
         case State.RUNNING if cut_off and goal.unmerged is not None:
-            return "it was cut off at its merge, and is told only if that fails and it is tried again: ralph-runs run"
+            lead = "it was cut off at its merge, and is told only if that fails and it is tried again: "
+            return (NextStep(lead, ("run",)),)
         case State.RUNNING if cut_off and paused:
-            return (
-                "nobody serves the queue, which is paused; it is told when it goes on:"
-                " ralph-runs resume, then: ralph-runs run"
-            )
+            lead = "nobody serves the queue, which is paused; it is told when it goes on: "
+            return NextStep(lead, ("resume",)), NextStep(", then: ", ("run",))
         case State.RUNNING if cut_off:
-            return "nobody serves the queue; it is told when it goes on: ralph-runs run"
+            return (NextStep("nobody serves the queue; it is told when it goes on: ", ("run",)),)
         case State.RUNNING if goal.unmerged is not None:
-            return "it is being merged, and told only if that fails and it is tried again"
+            return (NextStep("it is being merged, and told only if that fails and it is tried again"),)
         case State.RUNNING:
-            return (
+            told = (
                 "the next session of its run is told, and asked to acknowledge it; the one at work is not interrupted"
             )
+            return (NextStep(told),)
         case State.QUEUED if paused:
-            return "it is told when it starts; the queue is paused: ralph-runs resume"
+            return (NextStep("it is told when it starts; the queue is paused: ", ("resume",)),)
         case State.QUEUED:
-            return "it is told when it starts"
+            return (NextStep("it is told when it starts"),)
         case State.DRAFT:
-            return f"it is told when it starts, which it may with: ralph-runs queue {goal.label}"
+            return (NextStep("it is told when it starts, which it may with: ", ("queue", goal.label)),)
         case _:
-            return f"it is {goal.state}, and told when it is tried again: ralph-runs retry {goal.label}"
+            return (NextStep(f"it is {goal.state}, and told when it is tried again: ", ("retry", goal.label)),)
 
 
 def perform(deed: Deed, place: QueueAddress, store: Store) -> tuple[str, bool]:

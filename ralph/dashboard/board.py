@@ -29,6 +29,8 @@ class Happening:
     kind: str
     goal: int | None
     text: str
+    command: tuple[str, ...] = ()
+    """The command of `ralph-runs` that the text leads up to."""
 
 
 @dataclass(frozen=True, slots=True)

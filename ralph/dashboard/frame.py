@@ -397,7 +397,7 @@ def _event(board: Board, news: Happening, columns: int) -> Line:
     goal = None if news.goal is None else board.lineup.known.get(news.goal)
     who = "ralph-runs" if news.goal is None else f"g{news.goal}" if goal is None else f"{goal.label} {goal.name}"
     named = 12 if columns < 72 else 20
-    words = one_line(worded(news.kind, news.text, board.flag), max(columns, 1))
+    words = one_line(worded(news.kind, news.text, news.command, board.flag), max(columns, 1))
     tone = _NEWS_TONES.get(news.kind, Tone.PLAIN)
     return line((f"{clock(news.at)}  ", Tone.DIM), cell(who, named), "  ", (words, tone))
 

@@ -10,11 +10,12 @@ from typing import Self
 
 from ralph.core import ndjson
 from ralph.core.errors import BUG, RalphError, exit_code_of
+from ralph.core.reason import command_line
 from ralph.core.secrets import without_login
 from ralph.core.text import few, timestamp
 from ralph.dashboard import report
 from ralph.dashboard.report import row
-from ralph.queue.goals import LIMIT, BatchGoal, State, naming
+from ralph.queue.goals import LIMIT, BatchGoal, State
 from ralph.queue.news import PAUSED, News, NewsKind, Worked
 from ralph.queue.open import QueueAddress
 from ralph.queue.submit import Submitted
@@ -41,9 +42,9 @@ _OPENINGS: Mapping[str, str] = {
 }
 
 
-def worded(kind: str, text: str, flag: str) -> str:
-    """News in a line; the commands in ralph's own notes name the queue, which somebody else may read them of."""
-    return _OPENINGS.get(kind, "") + (naming(text, flag) if kind == NewsKind.NOTE else text)
+def worded(kind: str, text: str, command: Sequence[str], flag: str) -> str:
+    """News in a line, with the command that it ends in; that names the queue, which somebody else may read it of."""
+    return _OPENINGS.get(kind, "") + text + command_line(command, flag)
 
 
 class Progress:
@@ -60,7 +61,8 @@ class Progress:
         self._quiet = quiet
         self._flag = flag
         self._seen: set[int] = set()
-        self._others = ""
+        self._others: Sequence[str] = ()
+        """Goals that nobody asked for now, and that are worked on as well."""
         self._is_apart = True
         """Nothing stands right above: nothing was written, or an empty line."""
         self.is_covered = False
@@ -76,13 +78,12 @@ class Progress:
             return
         self._seen |= {each.goal.id for each in goals}
         waiting = (goal for goal in everything if goal.state in (State.QUEUED, State.RUNNING))
-        others = [goal.label for goal in waiting if goal.id not in self._seen]
-        self._others = f"also works on what else is queued: {', '.join(others)}" if others else ""
+        self._others = others = [goal.label for goal in waiting if goal.id not in self._seen]
         if self._json:
             rows = [{**row(each.goal), "what": each.what} for each in goals]
             self._write_json("submitted", {"goals": rows, "also": others})
         elif not self._quiet:
-            self._write_lines([*report.submitted(goals), *([self._others] if others else []), ""])
+            self._write_lines([*report.submitted(goals), *([_others("works", others)] if others else []), ""])
 
     def __call__(self, news: News) -> None:
         """Show something that has happened."""
@@ -92,17 +93,19 @@ class Progress:
     def _show(self, news: News) -> None:
         if news.goal is not None:
             self._seen.add(news.goal.id)
-        if self._quiet and news.text == PAUSED:  # who waits for the table should know why there is none
-            Output(sys.stderr).write(f"note: {naming(PAUSED, self._flag)}\n")
+        if self._quiet and news.command == PAUSED.command:  # who waits for the table should know why there is none
+            Output(sys.stderr).write(f"note: {PAUSED.written(self._flag)}\n")
         if self._json:
             goal = {} if news.goal is None else {"id": news.goal.label, "name": news.goal.name}
-            self._write_json(news.kind, {"at": timestamp(news.at), **goal, "text": news.text})
+            self._write_json(
+                news.kind, {"at": timestamp(news.at), **goal, "text": news.text + command_line(news.command)}
+            )
         elif not self._quiet:
             who = "ralph-runs" if news.goal is None else f"{news.goal.label} {news.goal.name}"
             clock = time.strftime("%H:%M:%S", time.localtime(news.at))
             width = self._outlet.width
             room = _LONGEST if width is None or self.is_covered else width - _NAME - 12  # what is kept is kept whole
-            said = cut(worded(news.kind, news.text, self._flag), room)
+            said = cut(worded(news.kind, news.text, news.command, self._flag), room)
             named = cut(who, _NAME if width is not None else _LONGEST)
             line = f"{clock}  {padded(named, _NAME)}  {said}".rstrip()
             if not self.is_covered:
@@ -143,7 +146,7 @@ class Progress:
             if waiting:
                 self._write_lines([f"and {waiting} more in the queue, not begun: ralph-runs list{self._flag}"])
             if self._quiet and self._others:
-                self._write_lines([self._others.replace("works", "worked", 1)])
+                self._write_lines([_others("worked", self._others)])
             if stuck := [goal.label for goal in worked if goal.state is State.STUCK]:
                 step = f"ralph-runs show {stuck[0]}{self._flag}{_also(stuck[1:])}"
                 self._write_lines([f"what is stuck, and what to do: {step}"])
@@ -163,6 +166,10 @@ class Progress:
     def _write_lines(self, lines: Sequence[str]) -> None:
         self._is_apart = not lines[-1]
         self._outlet.write("".join(f"{line}\n" for line in lines))
+
+
+def _others(verb: str, labels: Sequence[str]) -> str:
+    return f"also {verb} on what else is queued: {', '.join(labels)}"
 
 
 def _also(labels: Sequence[str]) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ralph.core.reason import NextStep, Reason, command_line
 from ralph.core.text import few, plural
 from ralph.dashboard.board import Board
 from ralph.dashboard.report import next_step
-from ralph.queue.goals import BatchGoal, State, naming
+from ralph.queue.goals import BatchGoal, State
 from ralph.queue.stats import left_of
 from ralph.ui.draw import Line, Tone, cells, cut, width
 from ralph.ui.terminal import one_line
@@ -31,8 +32,7 @@ class Need:
 
 def needs(board: Board) -> list[Need]:
     """All of it, what holds most up first."""
-    found = [*_foremost(board), *_stuck(board), *_in_vain(board), *_cautions(board)]
-    return [replace(need, way_out=naming(need.way_out, board.flag)) for need in found]
+    return [*_foremost(board), *_stuck(board), *_in_vain(board), *_cautions(board)]
 
 
 def needs_lines(board: Board, columns: int, most: int) -> list[Line]:
@@ -102,7 +102,7 @@ def _unserved(board: Board) -> Iterator[Need]:
     if not cut_off and not queued:
         return
     why = f"{cut_off} goal{' was' if cut_off == 1 else 's were'} cut off" if cut_off else "nothing is started"
-    start = "ralph-runs work (or: ralph-runs run)"
+    start = f"{command_line(['work'], board.flag)} (or: {command_line(['run'], board.flag)})"
     if board.paused:
         yield Need("nobody serves this queue", f"{why}, and it is paused", f"p resumes; then: {start}", Tone.WARN)
     else:
@@ -145,38 +145,47 @@ def _paused(board: Board) -> Iterator[Need]:
 def _stuck(board: Board) -> Iterator[Need]:
     """Goals that are stuck for one reason, with one way out, are one need: a red main has many of them."""
     told = () if board.bulletin is None else board.bulletin.refused.values()  # with their accounts
-    groups: dict[tuple[str, str], list[BatchGoal]] = {}
+    groups: dict[tuple[Reason, str], list[BatchGoal]] = {}
     for goal in board.lineup.goals:
         if goal.state is State.STUCK and goal.id not in told:
-            groups.setdefault((goal.reason, _way_out_of(goal, "each")), []).append(goal)
+            groups.setdefault((goal.why, _way_out_of(goal, board.flag, "each")), []).append(goal)
     group_of = {goal.id: group for group, goals in groups.items() for goal in goals}
-    held_up: dict[tuple[str, str], list[int]] = {}
+    held_up: dict[tuple[Reason, str], list[int]] = {}
     for number, obstacle in board.lineup.in_vain.items():
         if (group := group_of.get(obstacle.id)) is not None:
             held_up.setdefault(group, []).append(number)
-    for (reason, way_out), goals in groups.items():
+    for (why, way_out), goals in groups.items():
         numbers = [goal.id for goal in goals]
-        followers = held_up.get((reason, way_out), [])
+        followers = held_up.get((why, way_out), [])
         is_one = len(goals) == 1
         parts = [
-            reason or "stuck",
+            why.line or "stuck",
             "" if is_one else _labels(numbers),
             (f"holds up {_labels(followers)}" if is_one else f"hold up {_labels(followers)}") if followers else "",
         ]
         who = f"{goals[0].label} {goals[0].name}" if is_one else plural(len(goals), "goal")
-        yield Need(who, " · ".join(filter(None, parts)), _way_out_of(goals[0]) if is_one else way_out)
+        yield Need(who, " · ".join(filter(None, parts)), _way_out_of(goals[0], board.flag) if is_one else way_out)
 
 
-def _way_out_of(goal: BatchGoal, which: str = "") -> str:
+_KEYS = {"retry": "r", "comment": "t", "logs": "Enter"}
+"""What a key does as a command does it, to the goal that the cursor is at."""
+
+
+def _way_out_of(goal: BatchGoal, flag: str, which: str = "") -> str:
     """As `ralph-runs show` says it, with keys for what they do; they are about the cursor's goal, so whose is said.
 
     `which`: in a word for several goals.
     """
-    again, say = f"ralph-runs retry {goal.label}", f"ralph-runs comment {goal.label} '...'"
-    see = f"see what it did: ralph-runs logs {goal.label}"
-    step = next_step(replace(goal, path="GOAL.md") if which else goal)
-    keys = step.replace(again, "r").replace(say, "t").replace(see, "see it: Enter")
-    return keys if keys == step else f"at {which or goal.label}: {keys}"
+    steps = next_step(replace(goal, path="GOAL.md") if which else goal)
+    words = "".join(_keyed(step) or step.written(flag) for step in steps)
+    return f"at {which or goal.label}: {words}" if any(map(_keyed, steps)) else words
+
+
+def _keyed(step: NextStep) -> str:
+    """A step with the key for its command; empty: there is none."""
+    key = _KEYS.get(step.command[0], "") if step.command else ""
+    lead = "see it: " if key == "Enter" else step.lead
+    return f"{lead}{key}{step.follow}" if key else ""
 
 
 def _in_vain(board: Board) -> Iterator[Need]:
@@ -188,7 +197,8 @@ def _in_vain(board: Board) -> Iterator[Need]:
     for number, followers in waiting.items():
         goal = board.lineup.known[number]
         what = "a draft" if goal.state is State.DRAFT else "cancelled"
-        way_out = f"ralph-runs queue {goal.label}" if goal.state is State.DRAFT else f"r at {goal.label} tries it again"
+        queued = command_line(["queue", goal.label], board.flag)
+        way_out = queued if goal.state is State.DRAFT else f"r at {goal.label} tries it again"
         yield Need(f"{goal.label} {goal.name}", f"is {what} · holds up {_labels(followers)}", way_out, Tone.WARN)
 
 

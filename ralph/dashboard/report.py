@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.core.limits import is_limit_reached
+from ralph.core.reason import Cause, NextStep, written
 from ralph.core.secrets import without_login
 from ralph.core.text import format_money, plural, timestamp
 from ralph.queue.clone import kept_below
-from ralph.queue.goals import BatchGoal, Comment, State, naming, waits_in_vain
+from ralph.queue.goals import BatchGoal, Comment, State, waits_in_vain
 from ralph.queue.submit import Submitted
 from ralph.ui.draw import columns
 from ralph.ui.terminal import Output, one_line, visible
@@ -85,7 +85,6 @@ _UNKNOWN = "unknown"
 _CUT_OFF = "cut off"
 
 
-_UNPROVEN = "--merge-unproven"
 _LIMITS = ("max_iterations", "duration", "max_cost", "max_tokens")
 
 
@@ -185,13 +184,13 @@ def _why(goal: BatchGoal, waits: dict[int, str], *, cut_off: bool, flag: str = "
         return f"{'is given up' if goal.cancelling else 'goes on'} with: ralph-runs run{flag}"
     if goal.cancelling and goal.state is State.RUNNING:
         return "is being cancelled"
-    return waits.get(goal.id) or ("" if goal.reason == goal.state else goal.reason)
+    return waits.get(goal.id) or ("" if goal.why.cause is Cause.CANCELLED else goal.reason)
 
 
 def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = "") -> list[str]:
     """All that is known of one goal, and what can be done next."""
     goal, cut_off = known.goal, known.cut_off
-    step = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=known.paused)
+    steps = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=known.paused)
     others = {other.id: other for other in everything}
     starts = plural(goal.starts, "start") if goal.starts != goal.attempts else ""
     facts = {
@@ -211,7 +210,7 @@ def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = 
         "merge": [goal.merge or ""],
         "settings": [f"{name} {value}" for name, value in goal.settings.items()],
         "added": [timestamp(goal.created_at)],
-        "next": [naming(step, flag)],
+        "next": [written(steps, flag)],
     }
     most = {"next": _LONGEST_STEP, "saved": _LONGEST_STEP}
     said = {
@@ -227,58 +226,59 @@ def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = 
 
 def next_step(
     goal: BatchGoal, obstacle: BatchGoal | None = None, *, cut_off: bool = False, paused: bool = False
-) -> str:
+) -> tuple[NextStep, ...]:
     """What the user can do about a goal where it stands; `obstacle` is what it waits for in vain."""
     match goal.state:
         case State.DRAFT:
-            return f"let it start: ralph-runs queue {goal.label}"
+            return (NextStep("let it start: ", ("queue", goal.label)),)
         case State.QUEUED if obstacle is not None:
-            return f"see to {obstacle.label} first: ralph-runs show {obstacle.label}"
+            return (NextStep(f"see to {obstacle.label} first: ", ("show", obstacle.label)),)
         case State.QUEUED if paused:
-            return "the queue is paused; have goals started again: ralph-runs resume"
+            return (NextStep("the queue is paused; have goals started again: ", ("resume",)),)
         case State.QUEUED:
-            return "a queue worker takes it up: ralph-runs work"
+            return (NextStep("a queue worker takes it up: ", ("work",)),)
         case State.RUNNING if cut_off and goal.cancelling:
-            return "it was cut off at its merge; if that did not arrive, it is given up by: ralph-runs run"
-        case State.RUNNING if cut_off and paused:
-            return (
-                "it was cut off, and the queue is paused; have it go on: ralph-runs resume, then: ralph-runs run;"
-                f" or give it up: ralph-runs cancel {goal.label}"
-            )
+            lead = "it was cut off at its merge; if that did not arrive, it is given up by: "
+            return (NextStep(lead, ("run",)),)
         case State.RUNNING if cut_off:
-            return f"it was cut off; have it go on: ralph-runs run; or give it up: ralph-runs cancel {goal.label}"
+            given_up = NextStep("; or give it up: ", ("cancel", goal.label))
+            if not paused:
+                return NextStep("it was cut off; have it go on: ", ("run",)), given_up
+            resumed = NextStep("it was cut off, and the queue is paused; have it go on: ", ("resume",))
+            return resumed, NextStep(", then: ", ("run",)), given_up
         case State.RUNNING:
-            return f"watch it: ralph-runs logs {goal.label} -f"
+            return (NextStep("watch it: ", ("logs", goal.label, "-f")),)
         case State.STUCK:
             return _way_out(goal)
         case State.CANCELLED:
-            return f"take it up again: ralph-runs retry {goal.label}"
+            return (NextStep("take it up again: ", ("retry", goal.label)),)
         case State.DONE:
-            return ""
+            return ()
 
 
-def _way_out(goal: BatchGoal) -> str:
+def _way_out(goal: BatchGoal) -> tuple[NextStep, ...]:
     """How a goal that is stuck gets on, by what it is stuck for."""
-    again = f"ralph-runs retry {goal.label}"
-    if goal.unmerged is not None and _UNPROVEN in goal.reason:
+    again = ("retry", goal.label)
+    if goal.unmerged is not None and goal.why.cause is Cause.UNPROVEN:
+        checked = "; or commit a .ralph/check to its main branch, then: "
         return (
-            f"merge it without proof: {again}, then: ralph-runs run {_UNPROVEN};"
-            f" or commit a .ralph/check to its main branch, then: {again}; it is worked on once more"
+            NextStep("merge it without proof: ", again),
+            NextStep(", then: ", ("run", "--merge-unproven")),
+            NextStep(checked, again, "; it is worked on once more"),
         )
     if goal.unmerged is not None:
-        return f"clear what is in the way, then: {again}; only the merge is done again"
+        return (NextStep("clear what is in the way, then: ", again, "; only the merge is done again"),)
     if goal.starts == 0:
-        return f"mend that, then: {again}"
-    if is_limit_reached(goal.reason):
+        return (NextStep("mend that, then: ", again),)
+    if goal.why.cause is Cause.LIMIT:
         if any(name in goal.settings for name in _LIMITS):
-            return "raise it in the manifest or the flag that sets it, then run the same command again"
-        return (
-            f"raise it in {goal.path}, then: ralph-runs run {shlex.quote(goal.path)};"
-            " the queue keeps the text that it was given"
-        )
+            return (NextStep("raise it in the manifest or the flag that sets it, then run the same command again"),)
+        kept = "; the queue keeps the text that it was given"
+        return (NextStep(f"raise it in {goal.path}, then: ", ("run", shlex.quote(goal.path)), kept),)
     return (
-        f"see what it did: ralph-runs logs {goal.label}; say what to do: ralph-runs comment {goal.label} '...';"
-        f" then: {again}"
+        NextStep("see what it did: ", ("logs", goal.label)),
+        NextStep("; say what to do: ", ("comment", goal.label, "'...'")),
+        NextStep("; then: ", again),
     )
 
 

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from ralph.core.reason import Cause, Reason
 from ralph.queue.goals import BatchGoal, MergeMode, State, agent_of, front_matter_of
 from ralph.queue.news import NewsKind
 from ralph.queue.repos.mirror import USUAL
-from ralph.queue.repos.prefetch import TRYING_AGAIN, Repository
+from ralph.queue.repos.prefetch import Repository
 from ralph.queue.worker_state import WorkerKit
 from ralph.system.notify import Occasion
 
@@ -102,8 +103,8 @@ class Admission:
 
     def _tell(self, goal: BatchGoal, repository: Repository) -> None:
         """Say once what hinders work or merges: whoever has started this may still be there."""
-        if repository.waiting != goal.reason and (repository.waiting or goal.reason.endswith(TRYING_AGAIN)):
-            self._store.note(goal, reason=repository.waiting)
+        if repository.waiting != goal.why and (repository.waiting or goal.why.cause is Cause.UNREACHABLE):
+            self._store.note(goal, why=repository.waiting)
         if repository.note:
             self._say(repository.note, goal.repo)
         if repository.ready and self._rules.mode(goal) is MergeMode.DIRECT:
@@ -133,5 +134,5 @@ class Admission:
         return "check" in said or "RALPH_CHECK" in self._rules.env
 
     def _stick(self, goal: BatchGoal, reason: str, event: Occasion | None = Occasion.STUCK) -> None:
-        if self._store.move(goal, State.STUCK, comment=reason, reason=reason):
+        if self._store.move(goal, State.STUCK, comment=reason, why=Reason(reason)):
             self._controls.tell(NewsKind.STUCK, reason, goal, event)

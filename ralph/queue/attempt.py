@@ -19,7 +19,7 @@ from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
 from ralph.queue.budget import Share, share_of
 from ralph.queue.child import AttemptKit, AttemptResult, hold_attempt, unheard_end
-from ralph.queue.goals import CONFLICTS, LIMIT, MOST_ATTEMPTS, RALPH, STOPPED, BatchGoal
+from ralph.queue.goals import LIMIT, MOST_ATTEMPTS, RALPH, STOPPED, BatchGoal, CommentKind
 from ralph.queue.merge.trees import Updated, bring_up_to_date
 from ralph.queue.news import Budget, NewsKind
 from ralph.queue.repos.goal_refs import reserve, take_up_state
@@ -166,9 +166,9 @@ class AttemptTask:
         if not updated.conflicts and not updated.replaced:
             return
         before = [comment.text for comment in self._store.comments(goal) if comment.author == RALPH]
-        told = "\n\n".join([*before[-1:], CONFLICTS, *_conflicts(updated)])
+        told = "\n\n".join([*before[-1:], *_conflicts(updated)])
         if told not in before:  # a worker may have been cut off here
-            self._store.comment(goal, RALPH, told)
+            self._store.comment(goal, RALPH, told, CommentKind.CONFLICTS)
 
     def _observe(self, goal: BatchGoal, event: Event, stands: RunStatus) -> None:
         live, spend = self._controls.live[goal.id], stands.meter.total
@@ -245,6 +245,7 @@ def _in_all(goal: BatchGoal, run: str, cost_usd: float, tokens: int) -> Spend:
 
 def _conflicts(updated: Updated) -> Iterator[str]:
     """What both sides have changed, for the agent to put right."""
+    yield "The base branch was merged into the working tree."
     if updated.conflicts:
         yield (
             "These files have conflicts in them, marked with <<<<<<< and >>>>>>>: resolve them first, so that what both"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ralph.core.limits import DUST_USD, Limit, Limits
+from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.core.text import format_duration, format_money
 from ralph.core.usage import Spend
 from ralph.queue.goals import BatchGoal, State
@@ -80,16 +81,17 @@ class BatchBudget:
         return self.budget.without(spent.cost_usd, spent.tokens, self.seconds)
 
     @property
-    def reached(self) -> str:
-        """What is used up, in words; empty: nothing."""
+    def reached(self) -> Reason:
+        """What is used up; empty: nothing."""
         whole, left, spent = self.budget, self.left, self.spent
         if whole.cost_usd is not None and left.cost_usd is not None and left.cost_usd <= DUST_USD:
-            return f"--max-cost: {format_money(spent.cost_usd)} of {format_money(whole.cost_usd)} spent"
+            used = f"{format_money(spent.cost_usd)} of {format_money(whole.cost_usd)} spent"
+            return _over("--max-cost", used)
         if whole.tokens is not None and left.tokens == 0:
-            return f"--max-tokens: {spent.tokens:,} of {whole.tokens:,} tokens used"
+            return _over("--max-tokens", f"{spent.tokens:,} of {whole.tokens:,} tokens used")
         if whole.seconds is not None and left.seconds == 0.0:
-            return f"--max-time: {format_duration(whole.seconds)} have passed"
-        return ""
+            return _over("--max-time", f"{format_duration(whole.seconds)} have passed")
+        return NO_REASON
 
     def lend(self, number: int) -> Budget:
         """What is left, for a goal that starts now: alone, it is held by this as by a limit of its own."""
@@ -106,6 +108,10 @@ class BatchBudget:
         (left, before), now = self._lent[number], self._used.get(number, Spend())
         all_money = left.cost_usd is not None and now.cost_usd - before.cost_usd >= left.cost_usd - DUST_USD
         return all_money or (left.tokens is not None and now.tokens - before.tokens >= left.tokens)
+
+
+def _over(limit: str, used: str) -> Reason:
+    return Reason(f"{limit}: {used}", Cause.BUDGET, limit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Whoever only reads (`reading`) keeps nobody from anything, and is kept from noth
 """
 
 import contextlib
+import re
 import time
 import uuid
 from collections.abc import Callable, Generator
@@ -17,14 +18,16 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.schema import CreateColumn
 
+from ralph.core import ndjson
 from ralph.core.errors import QueueError, StateError, UsageError
+from ralph.core.reason import Cause, Reason, earlier_reason
 from ralph.core.secrets import without_secrets
 from ralph.system.files import make_private_directory, named_in_faults
 
 if TYPE_CHECKING:
     import sqlite3
 
-VERSION = 4
+VERSION = 5
 
 _WORKER_KEY, _WRITER_KEY = 0x72616C70, 0x72616C71
 """Advisory locks of PostgreSQL, in the database of the queue: that of its worker, and that of whoever writes."""
@@ -87,6 +90,7 @@ GOALS = sa.Table(
     sa.Column("cancelling", sa.Boolean, nullable=False, default=False),
     sa.Column("trust_envrc", sa.Boolean, nullable=False, default=False),
     sa.Column("agent", sa.Text, nullable=True),  # null in rows of version 3 and before
+    sa.Column("why", sa.Text, nullable=True),  # what else is known of the reason
     sqlite_autoincrement=True,  # an id is never given twice
 )
 COMMENTS = sa.Table(
@@ -97,6 +101,8 @@ COMMENTS = sa.Table(
     sa.Column("at", sa.Float, nullable=False),
     sa.Column("author", sa.Text, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=True),  # null: a remark of the user's, or what went wrong
+    sa.Column("why", sa.Text, nullable=True),  # null: the first line of the text
 )
 NEWS = sa.Table(
     "ralph_news",
@@ -106,6 +112,7 @@ NEWS = sa.Table(
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("goal", sa.Integer, nullable=True),
     sa.Column("text", sa.Text, nullable=False),
+    sa.Column("command", sa.Text, nullable=True),  # what the text leads up to; null: nothing, or it is in the text
 )
 MARKS = sa.Table(  # what holds for the queue as a whole, by name
     "ralph_marks",
@@ -348,13 +355,34 @@ def _bring_up_to_date(connection: sa.Connection, url: sa.URL) -> None:
             "use the ralph that wrote it, or another queue with --db",
         )
     elif version < VERSION:
-        there = {column["name"] for column in sa.inspect(connection).get_columns(GOALS.name)}
-        for column in GOALS.columns:  # all that was added so far is nullable or has a default of the server's
-            if column.name not in there:
-                added = CreateColumn(column).compile(dialect=connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {GOALS.name} ADD COLUMN {added}")
+        for table in (GOALS, COMMENTS, NEWS):
+            there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+            for column in table.columns:  # all that was added so far is nullable or has a default of the server's
+                if column.name not in there:
+                    added = CreateColumn(column).compile(dialect=connection.dialect)
+                    connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {added}")
+        _tell_reasons(connection)
         for index in GOALS.indexes:
             index.create(connection, checkfirst=True)
         # On PostgreSQL a priority had 32 bits up to version 3, and keeps them in such a queue: a new type for a column
         # ends the worker of the older ralph that still serves it ("cached plan must not change result type").
         connection.execute(VERSIONS.update().values(version=VERSION))
+
+
+_ENDED = re.compile(r"\s*Attempt \d+ ended with exit code -?\d+: (.*)")
+_MERGED_IN = "The base branch was merged into the working tree."
+
+
+def _tell_reasons(connection: sa.Connection) -> None:
+    """Write down what reasons and remarks are about, where a queue of version 4 or before says it in words alone."""
+    for number, line in connection.execute(sa.select(GOALS.c.id, GOALS.c.reason).where(GOALS.c.why.is_(None))).all():
+        if (why := earlier_reason(line)).cause is not Cause.OTHER:
+            chosen = GOALS.update().where(GOALS.c.id == number)
+            connection.execute(chosen.values(why=ndjson.encode(why.record())))
+    remarks = sa.select(COMMENTS.c.id, COMMENTS.c.text).where(COMMENTS.c.author == "ralph", COMMENTS.c.kind.is_(None))
+    for number, text in connection.execute(remarks).all():
+        chosen = COMMENTS.update().where(COMMENTS.c.id == number)
+        if _MERGED_IN in text:
+            connection.execute(chosen.values(kind="conflicts"))
+        elif ended := _ENDED.match(text):
+            connection.execute(chosen.values(why=ndjson.encode(Reason(ended[1]).record())))

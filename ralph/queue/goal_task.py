@@ -5,11 +5,12 @@ import traceback
 from collections.abc import Mapping
 
 from ralph.core.errors import DiskError, QueueError, RalphError
+from ralph.core.reason import NO_REASON, Cause, Reason, earlier_reason
 from ralph.core.records import from_record, to_record
 from ralph.queue.attempt import AttemptTask
 from ralph.queue.child import AttemptResult
 from ralph.queue.discard import discard
-from ralph.queue.goals import AttemptEnd, BatchGoal, Fate, MergeMode, State, fate, retry_or_stuck
+from ralph.queue.goals import LIMIT, AttemptEnd, BatchGoal, Fate, MergeMode, State, fate, retry_or_stuck
 from ralph.queue.merge.task import MergeFate, MergeResult, MergeTask
 from ralph.queue.news import NewsKind
 from ralph.queue.repos.goal_refs import release
@@ -68,7 +69,8 @@ class GoalTask:
                 return
         goal = self._store.goal(goal.id)  # with what it has cost by now
         record = self._engine.step("merge", lambda: to_record(self._lanes.land(goal, outcome)))
-        self._after_merge(goal, from_record(MergeResult, record))
+        earlier = {"cause": earlier_reason(str(record.get("reason"))).cause}  # for a step that wrote the line alone
+        self._after_merge(goal, from_record(MergeResult, {**earlier, **record}))
 
     def _after_attempt(self, goal: BatchGoal, outcome: AttemptResult) -> Fate:
         """Write down what an attempt has come to."""
@@ -91,10 +93,10 @@ class GoalTask:
             case Fate.REQUEUE:
                 killed = 0 if outcome.iterations or asked else goal.killed + 1
                 # Whatever signal that took; where it was the budget, that is said instead.
-                why = (self._controls.over or "stopped") if stopped else outcome.reason
-                facts |= {"attempts": goal.attempts - 1, "killed": killed, "reason": why}
+                why = (self._controls.over or Reason("stopped")) if stopped else Reason(outcome.reason)
+                facts |= {"attempts": goal.attempts - 1, "killed": killed, "why": why}
                 became = self._store.move(goal, State.QUEUED, facts)
-                self._tell(goal, became, f"{why}; it goes on where it was")
+                self._tell(goal, became, f"{why.line}; it goes on where it was")
             case Fate.RETRY | Fate.STUCK:
                 event = occasion_of(outcome.exit_code) or Occasion.STUCK
                 if outcome.end in BLOCKING and not self._gate.block(outcome.account, goal.id):
@@ -102,41 +104,45 @@ class GoalTask:
                 said = f"Attempt {goal.attempts} ended with exit code {outcome.exit_code}: {outcome.reason}"
                 if outcome.check:
                     said += f"\n\nThe check was red:\n{outcome.check}"
-                self._charge(goal, decided, outcome.reason, said, facts, event)
+                limited = Reason(outcome.reason, Cause.LIMIT, outcome.limit)
+                why = limited if outcome.exit_code == LIMIT else Reason(outcome.reason)
+                self._charge(goal, decided, why, said, facts, event, failure=why)
                 if decided is Fate.STUCK and outcome.hint:
                     todo = outcome.hint.removesuffix("run this again")
-                    self._controls.tell(NewsKind.NOTE, f"{todo}ralph-runs retry {goal.label}", goal)
+                    self._controls.tell(NewsKind.NOTE, todo, goal, command=("retry", goal.label))
         return decided
 
     def _after_merge(self, goal: BatchGoal, landing: MergeResult) -> None:
         match landing.what:
             case MergeFate.DONE:
                 self._tidy_up(goal)
-                if self._store.move(goal, State.DONE, reason=landing.reason, unmerged=None):
+                if self._store.move(goal, State.DONE, why=landing.why, unmerged=None):
                     self._controls.tell(NewsKind.DONE, landing.reason, goal, Occasion.DONE)
             case MergeFate.FAILED:
                 # The run that is to be merged is over: what comes next is another, and pays from what this one left.
                 facts = {"unmerged": None, "run": "", **goal.closed()}
-                self._charge(goal, retry_or_stuck(goal), landing.reason, landing.log or landing.reason, facts)
+                self._charge(goal, retry_or_stuck(goal), landing.why, landing.log or landing.reason, facts)
             case MergeFate.HELD:
-                self._charge(goal, Fate.STUCK, landing.reason, landing.reason, {})
+                self._charge(goal, Fate.STUCK, landing.why, landing.reason, {})
             case MergeFate.STOPPED:
-                became = self._store.move(goal, State.QUEUED, reason=landing.reason)
+                became = self._store.move(goal, State.QUEUED, why=landing.why)
                 self._tell(goal, became, f"{landing.reason}; it is merged at the next start")
 
     def _charge(
         self,
         goal: BatchGoal,
         decided: Fate,
-        reason: str,
+        why: Reason,
         log: str,
         facts: Mapping[str, object],
         event: Occasion | None = Occasion.STUCK,
+        *,
+        failure: Reason = NO_REASON,
     ) -> None:
         """Have a goal pay for an attempt: another one, or it is stuck; either way the reason is kept as a comment."""
         to = State.QUEUED if decided is Fate.RETRY else State.STUCK
-        became = self._store.move(goal, to, facts, comment=log, reason=reason, killed=0)
-        self._tell(self._store.goal(goal.id), became, reason, retry=True, event=event)  # with what it has cost
+        became = self._store.move(goal, to, facts, comment=log, failure=failure, why=why, killed=0)
+        self._tell(self._store.goal(goal.id), became, why.line, retry=True, event=event)  # with what it has cost
 
     def _tell(
         self,
@@ -172,8 +178,8 @@ class GoalTask:
         except (RalphError, OSError, ValueError) as error:  # it is merged, whatever an agent has made of its clone
             kept = f"{type(error).__name__}: {error}"
         if kept:
-            way_out = f"remove it all the same with: ralph-runs gc --force {goal.label}"
-            self._controls.tell(NewsKind.NOTE, f"its clone stays: {clone}: {kept}; {way_out}", goal)
+            words = f"its clone stays: {clone}: {kept}; remove it all the same with: "
+            self._controls.tell(NewsKind.NOTE, words, goal, command=("gc", "--force", goal.label))
 
     def _give_up(self, number: int, start: int, error: Exception) -> None:
         goal = self._store.goal(number)
@@ -182,6 +188,6 @@ class GoalTask:
         replace_file(file, "".join(traceback.format_exception(error)))
         reason = f"a bug in ralph: {type(error).__name__}: {error}; see {file}"
         if goal.state is State.RUNNING and goal.starts == start:
-            self._charge(goal, Fate.STUCK, reason, reason, {})
+            self._charge(goal, Fate.STUCK, Reason(reason), reason, {})
         else:
             self._controls.tell(NewsKind.NOTE, reason, goal)

@@ -1,7 +1,6 @@
 """A goal in the queue: what is known of it, which states it can be in, and how it gets from one to the next."""
 
 import functools
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from ralph.core.errors import UsageError
 from ralph.core.goal import parse_goal
+from ralph.core.reason import NO_REASON, Reason
 
 
 class State(StrEnum):
@@ -114,8 +114,8 @@ class BatchGoal:
     """The id of the run that it is at, or was last."""
     unmerged: Mapping[str, object] | None = None
     """What the attempt that is done has left to be merged."""
-    reason: str = ""
-    """Why it is where it is, in a line."""
+    why: Reason = NO_REASON
+    """Why it is where it is."""
     cancelling: bool = False
     """The user wants it cancelled, and it still runs."""
     trust_envrc: bool = False
@@ -126,6 +126,11 @@ class BatchGoal:
     def label(self) -> str:
         """The id as people write it."""
         return f"g{self.id}"
+
+    @property
+    def reason(self) -> str:
+        """Why it is where it is, in a line."""
+        return self.why.line
 
     @property
     def attempt(self) -> int:
@@ -161,6 +166,16 @@ class Figures:
     seconds: Sequence[float] = ()
 
 
+class CommentKind(StrEnum):
+    """What a remark is about."""
+
+    REMARK = "remark"
+    FAILURE = "failure"
+    """An attempt, or a merge, has failed."""
+    CONFLICTS = "conflicts"
+    """The next attempt has conflicts to resolve; what failed before is said again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comment:
     """A remark on a goal; `author` is `user`, or `ralph` for what went wrong."""
@@ -171,6 +186,9 @@ class Comment:
     text: str
     id: int = 0
     """Grows from one comment to the next, over all goals."""
+    kind: CommentKind = CommentKind.REMARK
+    why: Reason = NO_REASON
+    """What has failed; empty: the first line of the text says it."""
 
 
 MOST_RETRIES = 3
@@ -327,9 +345,6 @@ def batch_exit_code(goals: Iterable[BatchGoal]) -> int:
 
 RALPH, USER = "ralph", "user"
 
-CONFLICTS = "The base branch was merged into the working tree."
-"""How a remark on conflicts, for the next attempt to resolve, begins."""
-
 
 def agent_of(goal: BatchGoal, otherwise: str) -> str:
     """Who is to work on a goal, by what is said of it; a repository's own configuration may say more."""
@@ -341,14 +356,6 @@ def agent_of(goal: BatchGoal, otherwise: str) -> str:
 def front_matter_of(text: str, path: str) -> Mapping[str, object]:
     """What a goal's text says in front: asked for every queued goal at every turn, and YAML is slow."""
     return parse_goal(text, Path(path)).front_matter
-
-
-_COMMAND = re.compile(r"\bralph-runs [a-z]+\b")
-
-
-def naming(words: str, flag: str) -> str:
-    """Have every command of `ralph-runs` in a text name its queue: an id is another goal's in another one."""
-    return _COMMAND.sub(lambda found: found[0] + flag, words)
 
 
 LONGEST = 10_000

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ralph.core import ndjson
+from ralph.core.reason import NextStep
 from ralph.core.records import NotARecord, parse, to_record
 from ralph.queue.goals import BatchGoal
 from ralph.system.notify import Occasion
@@ -97,7 +98,7 @@ def decoded(text: str) -> Bulletin | None:
         return None
 
 
-PAUSED = "paused: what runs goes on, nothing else is started; go on with: ralph-runs resume"
+PAUSED = NextStep("paused: what runs goes on, nothing else is started; go on with: ", ("resume",))
 
 
 class NewsKind(StrEnum):
@@ -128,6 +129,8 @@ class News:
     goal: BatchGoal | None = None
     event: Occasion | None = None
     """What it is to someone who is away; None: not worth telling."""
+    command: tuple[str, ...] = ()
+    """The command of `ralph-runs` that the text leads up to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ralph.config import paths, settings
 from ralph.core.errors import UsageError
+from ralph.core.reason import command_line
 from ralph.queue.database import advisory_holder, advisory_lock, database_file, default_url
-from ralph.queue.goals import ACTIVE, BatchGoal, State, naming
+from ralph.queue.goals import ACTIVE, BatchGoal, State
 from ralph.queue.store import Store, open_store
 from ralph.state.lock import OwnedLock, Owner, holder_of
 from ralph.system import environ
@@ -101,9 +102,9 @@ class QueueAddress:
         url = _PASSWORD.sub(r"//\1@", self.url)
         return f" --db {shlex.quote(url.partition('?')[0] if 'password' in url else url)}"
 
-    def step(self, words: str) -> str:
-        """A next step in whose commands this queue is named."""
-        return naming(words, self.flag)
+    def command(self, *words: str) -> str:
+        """A command of `ralph-runs` that is about this queue."""
+        return command_line(words, self.flag)
 
 
 def whereabouts(db: str | None, most: str | None = None) -> QueueAddress:
@@ -163,6 +164,6 @@ def find(place: QueueAddress, words: Sequence[str]) -> tuple[Store, list[BatchGo
     if store is None:
         raise UsageError(
             f"there is no goal {words[0]}: {missing(place)}",
-            place.step("add goals with: ralph-runs add GOAL.md --queue"),
+            f"add goals with: {place.command('add', 'GOAL.md', '--queue')}",
         )
     return store, store.find_all(words)

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
+from ralph.core.reason import NO_REASON, Cause, Reason, recorded_reason
 from ralph.queue.database import GOALS
-from ralph.queue.goals import BatchGoal, MergeMode, State, require_no_cycle
+from ralph.queue.goals import RALPH, BatchGoal, Comment, CommentKind, MergeMode, State, require_no_cycle
 
 _AT_ONCE = 500
 """Values that one query looks up: databases limit how many it may have."""
@@ -17,7 +18,7 @@ _LARGEST_ID = 2**31 - 1
 _Value = TypeVar("_Value", int, str)
 _WRITTEN_AS_JSON = ("after", "settings", "unmerged")
 _COLUMNS = tuple(field.name for field in dataclasses.fields(BatchGoal))
-_GOALS = sa.select(*(GOALS.c[name] for name in _COLUMNS))
+_GOALS = sa.select(*(GOALS.c[name] for name in (*_COLUMNS, "reason")))
 _NO_ITEMS, _NO_SETTINGS = "[]", "{}"
 
 
@@ -61,22 +62,48 @@ def chunks(values: Collection[_Value]) -> Iterator[list[_Value]]:
 
 
 def written(changes: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: ndjson.encode(value) if name in _WRITTEN_AS_JSON and value is not None else value
-        for name, value in changes.items()
-    }
+    """Facts about a goal as its columns hold them; a reason has two."""
+    values: dict[str, object] = {}
+    for name, value in changes.items():
+        if isinstance(value, Reason):
+            known = None if value.cause is Cause.OTHER else ndjson.encode(value.record())
+            values |= {"reason": value.line, "why": known}
+        else:
+            values[name] = ndjson.encode(value) if name in _WRITTEN_AS_JSON and value is not None else value
+    return values
 
 
 def _goal(row: Iterable[object]) -> BatchGoal:
     """Thousands are read at a time: what is usual is not parsed."""
-    values = dict(zip(_COLUMNS, row, strict=True))
+    *columns, reason = row
+    values = dict(zip(_COLUMNS, columns, strict=True))
     after, merge, settings, unmerged = values["after"], values["merge"], values["settings"], values["unmerged"]
     values["state"] = State(str(values["state"]))
     values["after"] = () if after == _NO_ITEMS else _numbers(str(after))
     values["merge"] = None if merge is None else MergeMode(str(merge))
     values["settings"] = {} if settings == _NO_SETTINGS else _texts(str(settings))
     values["unmerged"] = None if unmerged is None else ndjson.mapping(ndjson.decode(str(unmerged)))
+    why = values["why"]
+    values["why"] = Reason(str(reason)) if why is None else _reason(str(reason), str(why))
     return BatchGoal(**cast("dict[str, Any]", values))  # the columns are the fields
+
+
+def _reason(line: str, known: str) -> Reason:
+    """What is known of a reason, unless a worker of an earlier version has written another line since."""
+    found = recorded_reason(ndjson.mapping(ndjson.decode(known)))
+    return found if found.line == line else Reason(line)
+
+
+def remark(row: sa.Row[Any]) -> Comment:
+    kind = CommentKind(row.kind) if row.kind else CommentKind.FAILURE if row.author == RALPH else CommentKind.REMARK
+    why = recorded_reason(ndjson.mapping(ndjson.decode(row.why))) if row.why else NO_REASON
+    return Comment(row.goal, row.at, row.author, row.text, row.id, kind, why)
+
+
+def command(written: str | None) -> tuple[str, ...]:
+    """The words of a command that news end in."""
+    words = () if written is None else ndjson.sequence(ndjson.decode(written))
+    return tuple(ndjson.text(word) for word in words)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ralph.core.errors import Interrupted, QueueError
 from ralph.core.guidance import Act
+from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.core.text import timestamp
 from ralph.queue.admission import Admission
 from ralph.queue.engine import Pursue, key
@@ -113,7 +114,7 @@ class QueueWorker:
                 continue
             self._worked.add(goal.id)
             why = "the last worker was cut off, and the queue is paused"
-            if self._store.move(goal, State.QUEUED, attempts=goal.attempts - 1, reason=why) is State.QUEUED:
+            if self._store.move(goal, State.QUEUED, attempts=goal.attempts - 1, why=Reason(why)) is State.QUEUED:
                 self._controls.tell(NewsKind.NOTE, f"queued again: {why}", goal)
 
     def _take_up(self, unfinished: set[str]) -> None:
@@ -126,7 +127,7 @@ class QueueWorker:
                 self._controls.tell(NewsKind.NOTE, "goes on: the last worker was cut off", goal)
             else:  # it was claimed, and no more
                 attempts = goal.attempts - (0 if goal.unmerged else 1)
-                self._store.move(goal, State.QUEUED, attempts=attempts, reason="")
+                self._store.move(goal, State.QUEUED, attempts=attempts, why=NO_REASON)
 
     def _heed_signals(self) -> None:
         if self._signals.count:
@@ -201,7 +202,10 @@ class QueueWorker:
         if (paused := self._store.paused) == self._is_paused:
             return
         self._is_paused = paused
-        self._controls.tell(NewsKind.NOTE, PAUSED if paused else "resumed: goals are started again")
+        if paused:
+            self._controls.tell(NewsKind.NOTE, PAUSED.lead, command=PAUSED.command)
+        else:
+            self._controls.tell(NewsKind.NOTE, "resumed: goals are started again")
 
     def _heed_budget(self, goals: Sequence[BatchGoal]) -> None:
         """See what goals have used that their own events did not say, and how late it is."""
@@ -217,7 +221,7 @@ class QueueWorker:
             self._repositories.leave()
             later = "goals go on at the next start, which has a budget of its own"
             words = later if self._has_more(goals) else "nothing is left to do"
-            self._controls.tell(NewsKind.BUDGET, f"{self._controls.over}: stopping; {words}")
+            self._controls.tell(NewsKind.BUDGET, f"{self._controls.over.line}: stopping; {words}")
 
     def _has_more(self, goals: Sequence[BatchGoal]) -> bool:
         """Tell whether another start would find anything to do by itself."""
@@ -250,7 +254,7 @@ class QueueWorker:
             merge_only = self._rules.merges_only(goal)
             if not merge_only and (free <= 0 or is_behind(goal)):
                 continue
-            changes: dict[str, object] = {"starts": goal.starts + 1, "reason": ""}
+            changes: dict[str, object] = {"starts": goal.starts + 1, "why": NO_REASON}
             if not merge_only:
                 changes |= {"attempts": goal.attempts + 1, "unmerged": None}
                 if goal.unmerged is not None:  # that run is over: what comes now is another, and pays from what is left
@@ -275,21 +279,22 @@ class QueueWorker:
         stays = {*held_back, *waits_in_vain(goals, held_back)}
         return {goal.id for goal in goals if goal.state is State.QUEUED} - stays
 
-    def _out_of_time(self, goals: Sequence[BatchGoal]) -> str:
+    def _out_of_time(self, goals: Sequence[BatchGoal]) -> Reason:
         """Why nothing that is queued can start before the time of the budget is over; empty: something can.
 
         Nobody is kept waiting for that: the time would be over, and nothing done. What serves a queue waits for more.
         """
         seconds = self._purse.left.seconds
         if seconds is None or not self._order.until_drained:
-            return ""
+            return NO_REASON
         waits = {account: until for account, until in self._gate.state()[0].items() if until > time.time() + seconds}
         late = {
             goal.id for goal in goals if self._admission.account(goal) in waits and not self._rules.merges_only(goal)
         }
         if self._could_start(goals, {*self._admission.refused(goals), *late, *self._controls.outlasted}):
-            return ""
-        return "; ".join(["nothing can go on within --max-time", *(not_started(*wait) for wait in waits.items())])
+            return NO_REASON
+        said = ["nothing can go on within --max-time", *(not_started(*wait) for wait in waits.items())]
+        return Reason("; ".join(said), Cause.BUDGET, "--max-time")
 
     def _leave(self) -> Worked:
         self._repositories.leave()
@@ -299,7 +304,7 @@ class QueueWorker:
         held_back = self._admission.refused(goals)
         for number, blocker in held_back.items():
             reason = f"not started: {self._admission.account(known[number])} refuses us, see {known[blocker].label}"
-            self._store.note(known[number], reason=reason)
+            self._store.note(known[number], why=Reason(reason))
             self._controls.tell(NewsKind.NOTE, reason, known[number])
         for number, parent in waits_in_vain(goals, held_back).items():
             words = f"waits for {parent.label} ({parent.name}), which is {parent.state}"
@@ -321,6 +326,6 @@ class QueueWorker:
         self._purse.reckon(goals)
         over = self._purse.reached or halted
         for goal in goals:
-            if goal.state is State.QUEUED and goal.reason == halted != over:
-                self._store.note(goal, reason=over)
-        return over
+            if goal.state is State.QUEUED and goal.why == halted != over:
+                self._store.note(goal, why=over)
+        return over.line

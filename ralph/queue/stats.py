@@ -4,7 +4,6 @@ Goals differ: what is said is a range, and nothing at all before three have been
 """
 
 import heapq
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,15 @@ from dataclasses import asdict, dataclass, replace
 
 from ralph.core.secrets import without_login
 from ralph.core.text import format_duration, format_money, plural
-from ralph.queue.goals import CONFLICTS, RALPH, BatchGoal, Comment, Figures, State, waits_in_vain, whole_order
+from ralph.queue.goals import (
+    BatchGoal,
+    Comment,
+    CommentKind,
+    Figures,
+    State,
+    waits_in_vain,
+    whole_order,
+)
 from ralph.queue.news import Budget, Bulletin, GoalStatus
 
 LEAST = 3
@@ -171,10 +178,6 @@ def _told(reach: Reach, write: Callable[[float], str]) -> str:
     return f"about {about}" + (f" ({low} to {high})" if low != high else "")
 
 
-_ENDED = re.compile(r"Attempt \d+ ended with exit code -?\d+: ")
-"""How a remark on a failed attempt begins; one on a failed merge begins with what failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sums:
     """What some goals have used; None where they were worked on, and no agent said anything."""
@@ -227,9 +230,7 @@ def tally(goals: Sequence[BatchGoal], agents: Mapping[int, str], comments: Itera
     """Count; `agents` says who works on each goal, `comments` are all that were made."""
     done = [goal for goal in goals if goal.state is State.DONE]
     counts = Counter(goal.state for goal in goals)
-    # A remark on conflicts says again what failed before it: that is counted already.
-    remarks = [said.text for said in comments if said.author == RALPH and CONFLICTS not in said.text]
-    faults = Counter(map(_fault, remarks))
+    faults = Counter(_fault(said) for said in comments if said.kind is CommentKind.FAILURE)
     return QueueStats(
         states={state: counts[state] for state in State if counts[state]},
         attempts=dict(sorted(Counter(goal.attempts for goal in done).items())),
@@ -272,7 +273,7 @@ def _grouped(goals: Sequence[BatchGoal], names: Mapping[int, str]) -> dict[str, 
     return {name: _sums(group) for name, group in groups.items()}
 
 
-def _fault(remark: str) -> str:
-    """What went wrong, by the first line of what was remarked on it."""
-    first = next((line.strip() for line in remark.splitlines() if line.strip()), "")
-    return _ENDED.sub("", first, count=1)
+def _fault(remark: Comment) -> str:
+    """What went wrong, in a line."""
+    lines = (remark.why.line or remark.text).splitlines()
+    return next((line.strip() for line in lines if line.strip()), "")

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
+from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.core.secrets import without_login
 from ralph.core.text import did_you_mean
 from ralph.queue import rows
@@ -27,8 +28,10 @@ from ralph.queue.database import (
 )
 from ralph.queue.goals import (
     ACTIVE,
+    RALPH,
     BatchGoal,
     Comment,
+    CommentKind,
     Figures,
     State,
     Submission,
@@ -41,6 +44,7 @@ _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
 _MOST_NEWS, _PRUNED_AFTER = 5_000, 500
 """News that are kept, or up to so many more."""
 _ID = re.compile(r"g?([1-9][0-9]{0,17})", re.ASCII)
+_CANCELLED = Reason("cancelled", Cause.CANCELLED)
 
 
 class Store:
@@ -149,13 +153,15 @@ class Store:
         facts: Mapping[str, object] | None = None,
         *,
         comment: str = "",
+        failure: Reason = NO_REASON,
         as_seen: bool = False,
         **more: object,
     ) -> State | None:
         """Take a goal from the state it was seen in to another one; say which. None: somebody was faster.
 
         A goal that the user wants cancelled does not go on when it stops running. `comment` is ralph's remark on it, in
-        the same transaction; `as_seen`: nobody must have written anything about the goal meanwhile.
+        the same transaction, and `failure` what it is about, if not its first line; `as_seen`: nobody must have written
+        anything about the goal meanwhile.
         """
         if not may_become(goal.state, to):
             raise StateError(f"{goal.label} is {goal.state} and cannot become {to}")
@@ -166,12 +172,12 @@ class Store:
                 return None
             if goal.state is State.RUNNING:
                 if now.cancelling and to in (State.QUEUED, State.STUCK):
-                    to, changes = State.CANCELLED, {**changes, "reason": "cancelled"}
+                    to, changes = State.CANCELLED, {**changes, "why": _CANCELLED}
                 changes["cancelling"] = False  # whatever was wanted of it while it ran is over
             if not self._change(connection, goal, {"state": to, **changes}):
                 return None
             if comment:
-                self._comment(connection, goal, "ralph", comment)
+                self._comment(connection, goal, RALPH, comment, why=failure)
             return to
 
     def note(self, goal: BatchGoal, **changes: object) -> bool:
@@ -201,7 +207,7 @@ class Store:
             if now.state not in (State.STUCK, State.CANCELLED):
                 hint = f"ralph-runs queue {now.label} lets it start" if now.state is State.DRAFT else ""
                 raise UsageError(f"{now.label} is {now.state}: only what is stuck or cancelled is tried again", hint)
-            anew = {"forgiven": now.attempts, "killed": 0, "reason": "", "cancelling": False}
+            anew = {"forgiven": now.attempts, "killed": 0, "why": NO_REASON, "cancelling": False}
             self._change(connection, now, {"state": State.QUEUED, **anew})
         return self.goal(goal.id)
 
@@ -218,14 +224,14 @@ class Store:
                 case State.RUNNING if alone and now.unmerged is None:
                     # Another start, which never was: the engine still knows the one that was cut off.
                     changes = {"starts": now.starts + 1, "attempts": now.attempts - 1}
-                    changes |= {"state": State.CANCELLED, "reason": "cancelled", "cancelling": False}
+                    changes |= {"state": State.CANCELLED, "why": _CANCELLED, "cancelling": False}
                     self._change(connection, now, changes)
                 case State.RUNNING:
                     self._change(connection, now, {"cancelling": True})
                 case State.CANCELLED:
                     pass
                 case _:
-                    self._change(connection, now, {"state": State.CANCELLED, "reason": "cancelled"})
+                    self._change(connection, now, {"state": State.CANCELLED, "why": _CANCELLED})
         return self.goal(goal.id)
 
     @contextlib.contextmanager
@@ -240,14 +246,23 @@ class Store:
         with self._transaction() as connection:
             yield connection, rows.one(connection, goal.id)
 
-    def comment(self, goal: BatchGoal, author: str, text: str) -> None:
+    def comment(self, goal: BatchGoal, author: str, text: str, kind: CommentKind | None = None) -> None:
         """Add a remark to a goal."""
         with self._transaction() as connection:
-            self._comment(connection, goal, author, text)
+            self._comment(connection, goal, author, text, kind)
 
-    def _comment(self, connection: sa.Connection, goal: BatchGoal, author: str, text: str) -> None:
-        values = {"goal": goal.id, "at": self._now(), "author": author, "text": text}
-        connection.execute(COMMENTS.insert().values(**values))
+    def _comment(
+        self,
+        connection: sa.Connection,
+        goal: BatchGoal,
+        author: str,
+        text: str,
+        kind: CommentKind | None = None,
+        why: Reason = NO_REASON,
+    ) -> None:
+        values = {"goal": goal.id, "at": self._now(), "author": author, "text": text, "kind": kind}
+        known = ndjson.encode(why.record()) if why else None
+        connection.execute(COMMENTS.insert().values(**values, why=known))
 
     def comments(self, goal: BatchGoal) -> list[Comment]:
         """The remarks on a goal, oldest first."""
@@ -258,26 +273,26 @@ class Store:
         return self._comments(COMMENTS.c.id > number)
 
     def _comments(self, chosen: sa.ColumnElement[bool]) -> list[Comment]:
-        columns = (COMMENTS.c.goal, COMMENTS.c.at, COMMENTS.c.author, COMMENTS.c.text, COMMENTS.c.id)
         with self._look() as connection:
-            rows = connection.execute(sa.select(*columns).where(chosen).order_by(COMMENTS.c.id))
-            return [Comment(*row) for row in rows]
+            found = connection.execute(sa.select(COMMENTS).where(chosen).order_by(COMMENTS.c.id))
+            return [rows.remark(row) for row in found]
 
     def publish(self, news: News) -> None:
         """Keep what has happened, for whoever watches; of what is long past, nothing."""
         goal = None if news.goal is None else news.goal.id
         with self._transaction() as connection:
-            told = connection.execute(NEWS.insert().values(at=news.at, kind=news.kind, goal=goal, text=news.text))
+            values = {"at": news.at, "kind": news.kind, "goal": goal, "text": news.text}
+            command = ndjson.encode(news.command) if news.command else None
+            told = connection.execute(NEWS.insert().values(**values, command=command))
             number = int(cast("tuple[int]", told.inserted_primary_key)[0])
             if number % _PRUNED_AFTER == 0:
                 connection.execute(NEWS.delete().where(NEWS.c.id <= number - _MOST_NEWS))
 
-    def news(self, most: int) -> list[tuple[float, str, int | None, str]]:
-        """The latest news, oldest first: when, of which kind, about which goal, what."""
-        columns = (NEWS.c.at, NEWS.c.kind, NEWS.c.goal, NEWS.c.text)
+    def news(self, most: int) -> list[tuple[float, str, int | None, str, tuple[str, ...]]]:
+        """The latest news, oldest first: when, of which kind, about which goal, what, and the command it ends in."""
         with self._look() as connection:
-            rows = connection.execute(sa.select(*columns).order_by(NEWS.c.id.desc()).limit(most))
-            return [(row.at, row.kind, row.goal, row.text) for row in rows][::-1]
+            found = connection.execute(sa.select(NEWS).order_by(NEWS.c.id.desc()).limit(most))
+            return [(row.at, row.kind, row.goal, row.text, rows.command(row.command)) for row in found][::-1]
 
     def post(self, bulletin: Bulletin) -> None:
         """Write down how the queue worker stands, and what goals at work have used: kill -9 loses a moment of that.

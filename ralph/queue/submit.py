@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
+from ralph.core.reason import NO_REASON, Cause
 from ralph.core.text import did_you_mean
 from ralph.git.address import place_of
 from ralph.queue import rows
@@ -108,7 +109,7 @@ def _take_in_one(
     latest = register.latest(asked.name, asked.repo)  # also of those of this submission that came before it
     there = None if latest is None else rows.one(connection, latest)
     found = submit(asked, there, state, alone=alone)
-    values = {**found.changes, "updated_at": now}
+    values = {**rows.written(found.changes), "updated_at": now}
     if there is not None and not found.new:
         rows.change(connection, there.id, values)
         return there.id, found
@@ -137,7 +138,7 @@ def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: b
         "repo": asked.repo,  # another spelling of the same, with another password say
         "priority": asked.priority,
         "merge": asked.merge,
-        "settings": ndjson.encode(dict(asked.settings)),
+        "settings": dict(asked.settings),
         "trust_envrc": asked.trust_envrc,
         "agent": asked.agent,
     }
@@ -167,17 +168,15 @@ def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: b
     if state is State.DRAFT:
         return SubmitResult(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
     if there.state in (State.STUCK, State.CANCELLED):
-        said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "reason": "", "cancelling": False}
+        said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "why": NO_REASON, "cancelling": False}
         return SubmitResult("queued again", changes=said)
     return SubmitResult(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
 
 
 def _done_already(goal: BatchGoal) -> str:
     """What is said of a goal that is done; its work is not on the base branch if its mode was another than direct."""
-    verb, _, rest = goal.reason.partition(" as ")
-    return (
-        f"done already; {verb} as {goal.branch}, not merged" if rest and verb in ("kept", "pushed") else "done already"
-    )
+    elsewhere = goal.why.cause in (Cause.KEPT, Cause.PUSHED)
+    return f"done already; {goal.why.cause} as {goal.branch}, not merged" if elsewhere else "done already"
 
 
 def _register(connection: sa.Connection, submissions: Sequence[Submission]) -> Register:

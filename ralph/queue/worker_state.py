@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ralph.core.errors import RalphError
+from ralph.core.reason import NO_REASON, Reason
 from ralph.core.status import RunStatus
 from ralph.core.text import instant, local_time
 from ralph.core.usage import Spend
@@ -77,7 +78,7 @@ class WorkerState:
         self.slots = threading.Semaphore(slots)
         self.stop = 0
         """0: work; 1: end soon; 2: at once."""
-        self.over = ""
+        self.over = NO_REASON
         """What of the budget is used up: attempts end soon, and what is being merged is merged."""
         self.spared: set[int] = set()
         """Goals that have used up the budget alone: the limit that their child has been given ends them."""
@@ -109,11 +110,11 @@ class WorkerState:
     @property
     def ending(self) -> bool:
         """Whether nothing new is to begin."""
-        return self.stop > 0 or self.over != ""
+        return self.stop > 0 or bool(self.over)
 
     def requests(self, goal: BatchGoal) -> int:
         """How urgently a goal's thread is asked to end: 0 not at all, 1 soon, 2 at once."""
-        is_over = self.over != "" and goal.id not in self.spared and goal.id not in self.merging
+        is_over = bool(self.over) and goal.id not in self.spared and goal.id not in self.merging
         return max(self.stop, int(is_over or goal.id in self.cancelled))
 
     def merged_to(self, repo: str) -> None:
@@ -133,7 +134,7 @@ class WorkerState:
         finally:
             del self._children[goal.id]
 
-    def halt(self, over: str, *, but: int | None = None) -> None:
+    def halt(self, over: Reason, *, but: int | None = None) -> None:
         """The budget is used up: ask every child but one to end, here and now. Who waits for a turn sees it then."""
         if self.over:
             return
@@ -151,9 +152,16 @@ class WorkerState:
         while not (self.ending or self.requests(goal)) and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, MOMENT))
 
-    def tell(self, kind: NewsKind, text: str, goal: BatchGoal | None = None, event: Occasion | None = None) -> None:
+    def tell(
+        self,
+        kind: NewsKind,
+        text: str,
+        goal: BatchGoal | None = None,
+        event: Occasion | None = None,
+        command: tuple[str, ...] = (),
+    ) -> None:
         with self._telling:
-            self._tell(News(time.time(), kind, text, goal, event))
+            self._tell(News(time.time(), kind, text, goal, event, command))
 
     def wake(self) -> None:
         """Have the scheduler look around now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ralph.core.reason import Cause, Reason
 from ralph.dashboard.board import Board, Happening, TranscriptPage, lineup
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget, Bulletin, GoalStatus
@@ -36,19 +37,26 @@ def twelve() -> list[BatchGoal]:
     api = {"repo": "/srv/api.git"}
     return [
         goal(
-            1, "log-in", State.DONE, cost_usd=1.2, tokens=300_000, seconds=900.0, iterations=4, reason="merged: 3f2a91c"
+            1,
+            "log-in",
+            State.DONE,
+            cost_usd=1.2,
+            tokens=300_000,
+            seconds=900.0,
+            iterations=4,
+            why=Reason("merged: 3f2a91c"),
         ),
         goal(2, "sign-up", State.DONE, cost_usd=0.8, tokens=200_000, seconds=700.0, iterations=3, updated_at=NOW - 60),
         goal(3, "search-index", State.RUNNING, cost_usd=0.5, **api),
         goal(4, "rate-limits", State.RUNNING, cost_usd=2.1, **api),
         goal(5, "dark-mode", State.RUNNING, cost_usd=1.0, iterations=2, seconds=300.0, unmerged={"proven": True}),
         goal(6, "csv-export-with-a-very-long-name", State.RUNNING, cost_usd=0.04, unmerged={"proven": True}),
-        goal(7, "payments", State.STUCK, reason="the check is red: tests/test_pay.py", cost_usd=6.4, attempts=4),
+        goal(7, "payments", State.STUCK, why=Reason("the check is red: tests/test_pay.py"), cost_usd=6.4, attempts=4),
         goal(8, "emails", State.QUEUED, after=(7,)),
         goal(9, "docs", State.QUEUED, priority=3),
         goal(10, "icons", State.QUEUED, after=(3,)),
         goal(11, "later", State.DRAFT),
-        goal(12, "no-more", State.CANCELLED, reason="cancelled"),
+        goal(12, "no-more", State.CANCELLED, why=Reason("cancelled", Cause.CANCELLED)),
     ]
 
 
@@ -101,10 +109,16 @@ def needy() -> Board:
     """Everything at once that needs somebody."""
     goals = [
         *twelve(),
-        goal(13, "loud-login", State.STUCK, reason="blocked: Invalid API key", starts=1),
-        goal(14, "big", State.STUCK, reason="limit reached: --max-iterations", settings={"max_iterations": "3"}),
+        goal(13, "loud-login", State.STUCK, why=Reason("blocked: Invalid API key"), starts=1),
+        goal(
+            14,
+            "big",
+            State.STUCK,
+            why=Reason("limit reached: --max-iterations", Cause.LIMIT),
+            settings={"max_iterations": "3"},
+        ),
         goal(15, "after-a-draft", State.QUEUED, after=(11,)),
-        goal(16, "red-merge", State.STUCK, reason="push declined: hook", unmerged={"proven": True}),
+        goal(16, "red-merge", State.STUCK, why=Reason("push declined: hook"), unmerged={"proven": True}),
     ]
     cautions = (UNCHECKED, "/srv/shop has changes in README.md: nothing is merged there before they are committed")
     told = bulletin(spent_usd=18.5, refused={"codex": 13}, cautions=cautions)
@@ -128,7 +142,7 @@ def unserved() -> Board:
 def crowd() -> Board:
     """Two hundred goals, most of them to come."""
     states = [State.RUNNING] * 8 + [State.STUCK] * 2 + [State.QUEUED] * 150 + [State.DONE] * 40
-    used = {State.DONE: {"cost_usd": 0.5, "seconds": 60.0}, State.STUCK: {"reason": "red"}}
+    used = {State.DONE: {"cost_usd": 0.5, "seconds": 60.0}, State.STUCK: {"why": Reason("red")}}
     goals = [
         goal(number, f"goal-{number:03}", state, **used.get(state, {})) for number, state in enumerate(states, start=1)
     ]

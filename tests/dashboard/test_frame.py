@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ralph.core.reason import Cause, Reason
 from ralph.dashboard.board import Board, Happening, TranscriptPage, lineup
 from ralph.dashboard.frame import frame
 from ralph.dashboard.needs import needs_lines
@@ -109,10 +110,10 @@ def test_what_needs_a_person_stands_above_all_goals_with_the_way_out() -> None:
 
 def test_goals_that_are_stuck_for_the_same_are_one_need() -> None:
     red, limit = "main is red", "limit reached: --max-iterations"
-    goals = [goal(number, f"goal-{number}", State.STUCK, reason=red) for number in range(1, 17)]
-    goals += [goal(number, f"goal-{number}", State.STUCK, reason=limit) for number in (17, 18)]
+    goals = [goal(number, f"goal-{number}", State.STUCK, why=Reason(red)) for number in range(1, 17)]
+    goals += [goal(number, f"goal-{number}", State.STUCK, why=Reason(limit, Cause.LIMIT)) for number in (17, 18)]
     goals += [
-        goal(19, "alone", State.STUCK, reason="push declined", unmerged={"proven": True}),
+        goal(19, "alone", State.STUCK, why=Reason("push declined"), unmerged={"proven": True}),
         goal(20, "later", State.QUEUED, after=(3,)),
     ]
     drawn = screen(boards.board(goals, bulletin=boards.bulletin(), served="x"), View(), 100, 30)
@@ -148,7 +149,7 @@ def test_goals_that_are_stuck_for_the_same_are_one_need() -> None:
     ],
 )
 def test_the_first_of_many_needs_keeps_its_way_out(most: int, said: list[str]) -> None:
-    goals = [goal(number, "one", State.STUCK, reason=f"why {number}") for number in range(1, 10)]
+    goals = [goal(number, "one", State.STUCK, why=Reason(f"why {number}")) for number in range(1, 10)]
     assert [painted(row, 200, colour=False) for row in needs_lines(boards.board(goals), 60, most)] == said
 
 
@@ -247,7 +248,11 @@ def test_the_transcript_stays_where_it_was_scrolled_to_while_more_comes() -> Non
 
 
 def test_a_goal_that_its_account_holds_back_says_so() -> None:
-    goals = [goal(1, "login", State.STUCK, reason="auth"), goal(2, "one", State.QUEUED), goal(3, "two", State.QUEUED)]
+    goals = [
+        goal(1, "login", State.STUCK, why=Reason("auth")),
+        goal(2, "one", State.QUEUED),
+        goal(3, "two", State.QUEUED),
+    ]
     goals += [goal(4, "merge", State.QUEUED, unmerged={"proven": True}), goal(5, "after", State.QUEUED, after=(2,))]
     told = boards.bulletin(sights={}, merging=(), refused={"codex": 1}, waits={"claude": NOW + 90})
     agents = {2: "codex", 3: "claude", 4: "codex", 5: "codex"}
@@ -346,7 +351,7 @@ def any_goal(draw: st.DrawFn, number: int) -> BatchGoal:
         title=draw(ANY_TEXT),
         repo=draw(ANY_TEXT),
         branch=draw(ANY_TEXT),
-        reason=draw(ANY_TEXT),
+        why=Reason(draw(ANY_TEXT)),
         updated_at=draw(MOMENT),
         starts=draw(st.integers(0, 3)),
         cost_usd=draw(AMOUNT),

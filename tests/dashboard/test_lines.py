@@ -52,7 +52,7 @@ def test_commands_in_ralphs_own_notes_name_the_queue_and_words_of_agents_stay_as
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     progress = Progress(as_json=False, quiet=False, flag=" --db sqlite:////srv/q")
-    progress(News(0.0, NewsKind.NOTE, "log in; then: ralph-runs retry g7"))
+    progress(News(0.0, NewsKind.NOTE, "log in; then: ", command=("retry", "g7")))
     progress(News(0.0, NewsKind.ITERATION, "iteration 1: wrote how ralph-runs retry works"))
     note, iteration = capsys.readouterr().out.splitlines()
     assert note.endswith("log in; then: ralph-runs retry --db sqlite:////srv/q g7")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ralph.config.paths import repo_key
+from ralph.core.reason import Reason
 from ralph.queue.database import default_url
 from ralph.queue.goals import State
 from ralph.queue.open import sole_worker
@@ -290,7 +291,7 @@ def test_next_steps_name_the_queue_that_they_are_about(goals: Path, tmp_path: Pa
     assert f"have it go on: {first}, then: {then}; or give it up" in ralph_runs("show", "g2", "--db", url).stdout
     assert ralph_runs("tell", "g2", "hi", "--db", url).stdout.endswith(f"it goes on: {first}, then: {then}\n")
     assert f"start that with: ralph-runs run {flag}" in ralph_runs("resume", "--db", url).stdout
-    store.move(store.find("g2"), State.STUCK, reason="red")
+    store.move(store.find("g2"), State.STUCK, why=Reason("red"))
     store.close()
     stuck = ralph_runs("show", "g2", "--db", url).stdout
     for command in ("logs", "comment", "retry"):

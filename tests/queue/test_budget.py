@@ -74,7 +74,7 @@ def test_a_goal_at_work_may_have_said_more_than_the_queue_knows_and_one_that_has
 def test_what_is_used_up_is_said(budget: Budget, used: Spend, said: str) -> None:
     purse = BatchBudget(budget, [])
     purse.note(7, used)
-    assert purse.reached == said
+    assert purse.reached.line == said
 
 
 def test_time_is_counted_from_the_start_of_the_worker() -> None:
@@ -84,7 +84,7 @@ def test_time_is_counted_from_the_start_of_the_worker() -> None:
     assert purse.left == Budget(seconds=1.0)
     assert not purse.reached
     clock.now += 1.0
-    assert purse.reached == "--max-time: 1m00s have passed"
+    assert purse.reached.line == "--max-time: 1m00s have passed"
 
 
 @pytest.mark.parametrize("budget", [Budget(cost_usd=1.0), Budget(tokens=100)])

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from ralph.queue.goals import CONFLICTS, BatchGoal, Comment, State
+from ralph.core.reason import Reason
+from ralph.queue.goals import BatchGoal, Comment, CommentKind, State
 from ralph.queue.stats import Sums, Typical, tally
 
 
@@ -50,16 +51,14 @@ def test_what_no_agent_has_named_is_not_nothing() -> None:
 
 
 def test_what_failed_by_its_reason_the_most_frequent_first() -> None:
+    stalled = Reason("stalled: 6 iterations came to the same")
     said = [
-        ("ralph", "the check is red:\nlong log"),
-        ("ralph", "Attempt 1 ended with exit code 5: stalled: 6 iterations came to the same"),
-        ("user", "no fault at all"),
-        (
-            "ralph",
-            "Attempt 2 ended with exit code 5: stalled: 6 iterations came to the same\n\nThe check was red:\n...",
-        ),
+        Comment(5, 0.0, "ralph", "the check is red:\nlong log", kind=CommentKind.FAILURE),
+        Comment(5, 0.0, "ralph", "Attempt 1 ended with exit code 5", kind=CommentKind.FAILURE, why=stalled),
+        Comment(5, 0.0, "user", "no fault at all"),
+        Comment(5, 0.0, "ralph", "Attempt 2\n\nThe check was red:\n...", kind=CommentKind.FAILURE, why=stalled),
     ]
-    found = tally(GOALS, AGENTS, [Comment(5, 0.0, author, text) for author, text in said])
+    found = tally(GOALS, AGENTS, said)
     assert list(found.failures.items()) == [
         ("stalled: 6 iterations came to the same", 2),
         ("the check is red:", 1),
@@ -71,9 +70,8 @@ def test_what_failed_by_its_reason_the_most_frequent_first() -> None:
 
 
 def test_what_is_said_again_with_conflicts_is_counted_once() -> None:
-    failed = "Attempt 1 ended with exit code -9: killed"
-    remarks = [failed, f"{failed}\n\n{CONFLICTS} These files have ...", f"{CONFLICTS} These files have ..."]
-    comments = [Comment(1, float(number), "ralph", text, number) for number, text in enumerate(remarks)]
+    kinds = [CommentKind.FAILURE, CommentKind.CONFLICTS, CommentKind.CONFLICTS]
+    comments = [Comment(1, float(at), "ralph", "killed", at, kind) for at, kind in enumerate(kinds)]
     assert tally(GOALS, AGENTS, comments).failures == {"killed": 1}
 
 

@@ -13,8 +13,9 @@ import pytest
 import sqlalchemy as sa
 
 from ralph.core.errors import QueueError, StateError, UsageError
+from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.queue.database import GOALS, NEWS, connect, default_url, reading
-from ralph.queue.goals import MergeMode, State, Submission
+from ralph.queue.goals import CommentKind, MergeMode, State, Submission
 from ralph.queue.news import Budget, Bulletin, GoalStatus, News, NewsKind, decoded
 from ralph.queue.store import Store, open_store
 from tests.support.postgres import Postgres
@@ -104,7 +105,7 @@ def test_what_is_done_with_the_same_text_is_not_done_again(store: Store) -> None
 def test_what_is_stuck_is_queued_again_with_all_its_attempts_before_it(store: Store) -> None:
     (first,) = store.submit([asked("a")], State.QUEUED)
     store.move(first.goal, State.RUNNING, attempts=4)
-    store.move(store.goal(1), State.STUCK, reason="red")
+    store.move(store.goal(1), State.STUCK, why=Reason("red"))
     (again,) = store.submit([asked("a", text="clearer")], State.QUEUED)
     assert (again.what, again.goal.state, again.goal.text) == ("queued again", State.QUEUED, "clearer")
     assert (again.goal.attempts, again.goal.forgiven, again.goal.reason) == (4, 4, "")
@@ -265,7 +266,7 @@ def test_a_goal_that_is_to_be_cancelled_does_not_go_on(store: Store, to: State) 
     store.move(submitted.goal, State.RUNNING)
     seen = store.goal(1)
     store.cancel(seen)
-    assert store.move(seen, to, comment="a fault", reason="red") is State.CANCELLED
+    assert store.move(seen, to, comment="a fault", why=Reason("red")) is State.CANCELLED
     goal = store.goal(1)
     assert (goal.state, goal.reason, goal.cancelling) == (State.CANCELLED, "cancelled", False)
     assert [comment.text for comment in store.comments(goal)] == ["a fault"]
@@ -305,8 +306,10 @@ def test_a_queue_of_the_version_before_gets_what_it_lacks_and_keeps_its_goals(st
     store.close()
     engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
-        for column in ("tokens", "spent_tokens", "costed", "counted", "seconds", "iterations", "agent"):
+        for column in ("tokens", "spent_tokens", "costed", "counted", "seconds", "iterations", "agent", "why"):
             connection.exec_driver_sql(f"ALTER TABLE ralph_goals DROP COLUMN {column}")
+        for column in ("kind", "why"):
+            connection.exec_driver_sql(f"ALTER TABLE ralph_comments DROP COLUMN {column}")
         for table in ("ralph_news", "ralph_marks"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         for index in ("ix_ralph_goals_name", "ix_ralph_goals_branch"):
@@ -332,6 +335,37 @@ def test_a_queue_of_the_version_before_gets_what_it_lacks_and_keeps_its_goals(st
         indexes = {index["name"] for index in sa.inspect(connection).get_indexes("ralph_goals")}
     engine.dispose()
     assert indexes >= {"ix_ralph_goals_name", "ix_ralph_goals_branch", "ix_ralph_goals_state"}
+
+
+def test_what_the_reasons_of_an_earlier_version_are_about_is_found_out_once(store: Store, url: str) -> None:
+    store.submit([asked("limited"), asked("other")], State.QUEUED)
+    goal = store.goal(1)
+    store.move(
+        goal, State.STUCK, why=Reason("limit reached: --max-cost"), comment="Attempt 2 ended with exit code 4: no"
+    )
+    store.comment(goal, "ralph", "red\n\nThe base branch was merged into the working tree.")
+    store.comment(goal, "user", "Attempt 2 ended with exit code 4: says the user")
+    store.close()
+    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE ralph_version SET version = 4")
+        for table, column in (("goals", "why"), ("comments", "why"), ("comments", "kind"), ("news", "command")):
+            connection.exec_driver_sql(f"ALTER TABLE ralph_{table} DROP COLUMN {column}")
+
+    again = opened(url)
+
+    assert again.goal(1).why == Reason("limit reached: --max-cost", Cause.LIMIT)
+    assert again.goal(2).why == NO_REASON
+    assert [(remark.kind, remark.why.line) for remark in again.comments(goal)] == [
+        (CommentKind.FAILURE, "no"),
+        (CommentKind.CONFLICTS, ""),
+        (CommentKind.REMARK, ""),
+    ]
+    with engine.begin() as connection:  # as a worker of the earlier version that is still at work
+        connection.exec_driver_sql("UPDATE ralph_goals SET reason = 'red' WHERE id = 1")
+    assert again.goal(1).why == Reason("red")
+    again.close()
+    engine.dispose()
 
 
 def test_what_no_goal_can_be_called_is_no_goal(store: Store) -> None:
@@ -371,7 +405,12 @@ def test_news_are_kept_in_their_order(store: Store) -> None:
     (submitted,) = store.submit([asked("login")], State.QUEUED)
     for number in range(5):
         store.publish(News(float(number), NewsKind.NOTE, f"word {number}", submitted.goal if number % 2 else None))
-    assert store.news(2) == [(3.0, "note", submitted.goal.id, "word 3"), (4.0, "note", None, "word 4")]
+    store.publish(News(5.0, NewsKind.NOTE, "go on with: ", command=("retry", "g1")))
+    assert store.news(3) == [
+        (3.0, "note", submitted.goal.id, "word 3", ()),
+        (4.0, "note", None, "word 4", ()),
+        (5.0, "note", None, "go on with: ", ("retry", "g1")),
+    ]
 
 
 def test_old_news_go(tmp_path: Path) -> None:

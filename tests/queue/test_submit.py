@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ralph.core.errors import UsageError
+from ralph.core.reason import Cause, Reason
 from ralph.queue.goals import BatchGoal, MergeMode, State, Submission
 from ralph.queue.submit import submit
 from tests.queue.test_plan import goal as plain_goal
@@ -58,19 +59,16 @@ def test_what_is_done_is_not_done_again_for_another_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "what"),
+    ("cause", "what"),
     [
-        ("merged to main", "done already"),
-        ("nothing to merge: the work changes no file", "done already"),
-        ("kept as ralph/goal-1 in /mirror", "done already; kept as ralph/goal-1, not merged"),
-        (
-            "pushed as ralph/goal-1; proposed as https://example.org/pull/1",
-            "done already; pushed as ralph/goal-1, not merged",
-        ),
+        (Cause.OTHER, "done already"),
+        (Cause.KEPT, "done already; kept as ralph/goal-1, not merged"),
+        (Cause.PUSHED, "done already; pushed as ralph/goal-1, not merged"),
     ],
 )
-def test_work_that_is_done_and_not_on_the_base_is_said_to_be_elsewhere(reason: str, what: str) -> None:
-    found = submit(ASKED, there(State.DONE, reason=reason, branch="ralph/goal-1"), State.QUEUED, alone=False)
+def test_work_that_is_done_and_not_on_the_base_is_said_to_be_elsewhere(cause: Cause, what: str) -> None:
+    done = there(State.DONE, why=Reason("as it was", cause), branch="ralph/goal-1")
+    found = submit(ASKED, done, State.QUEUED, alone=False)
     assert (found.what, found.new) == (what, False)
 
 

@@ -76,6 +76,7 @@ class Merged:
 
     commit: str
     how: str
+    mode: MergeMode = MergeMode.DIRECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def merge_work(job: MergeJob, kit: MergeKit) -> Outcome:
                 return _merge_directly(job, kit)
             case MergeMode.NONE:
                 tip = _tip(job)
-                return Merged(tip, f"kept as {job.branch} in {job.mirror.path}")
+                return Merged(tip, f"kept as {job.branch} in {job.mirror.path}", job.mode)
             case MergeMode.BRANCH | MergeMode.PR:
                 return _hand_over(job)
     except (Unreachable, GitKilled) as fault:
@@ -322,7 +323,7 @@ def _hand_over(job: MergeJob) -> Outcome:
     if job.mode is MergeMode.PR:
         proposal = Proposal(mirror.upstream.url, job.branch, base.branch, trees.subject(job.title), job.done)
         how += f"; {propose(proposal, mirror.path)}"
-    return Merged(tip, how)
+    return Merged(tip, how, job.mode)
 
 
 def _tip(job: MergeJob) -> str:

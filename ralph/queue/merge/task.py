@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ralph.core.errors import DiskError, QueueError, RalphError, RepoError
 from ralph.core.goal import parse_goal
+from ralph.core.reason import Cause, Reason
 from ralph.core.text import few
 from ralph.queue.child import AttemptResult
 from ralph.queue.goals import BatchGoal, MergeMode
@@ -47,13 +48,21 @@ class MergeResult:
     what: MergeFate
     reason: str
     log: str = ""
+    cause: Cause = Cause.OTHER
+
+    @property
+    def why(self) -> Reason:
+        return Reason(self.reason, self.cause)
+
+
+_WHERE = {MergeMode.NONE: Cause.KEPT, MergeMode.BRANCH: Cause.PUSHED, MergeMode.PR: Cause.PUSHED}
 
 
 def landing_of(outcome: pipeline.Outcome, base: str) -> MergeResult:
     """Say what an outcome means."""
     match outcome:
-        case pipeline.Merged(_, how):
-            return MergeResult(MergeFate.DONE, how)
+        case pipeline.Merged(_, how, mode):
+            return MergeResult(MergeFate.DONE, how, cause=_WHERE.get(mode, Cause.OTHER))
         case pipeline.Nothing(_):
             return MergeResult(MergeFate.DONE, "nothing to merge: the work changes no file")
         case pipeline.Conflict(paths, log):
@@ -109,7 +118,7 @@ class MergeTask:
         mode = self._rules.mode(goal)
         if not self._rules.allow(goal, proven=outcome.proven):
             left = f"not merged, its work is on {goal.branch}; --merge-unproven merges it"
-            return MergeResult(MergeFate.HELD, f"{outcome.reason}: {left}")
+            return MergeResult(MergeFate.HELD, f"{outcome.reason}: {left}", cause=Cause.UNPROVEN)
         repository = self._repositories.known(goal.repo)
         self._controls.merging[goal.id] = time.time()
         self._controls.wake()  # there is a slot free
@@ -172,7 +181,7 @@ class MergeTask:
             if not isinstance(found, OutOfReach) or pause is None:
                 return landing_of(found, base)
             words = f"waiting for the remote: {found.reason}"
-            self._store.note(goal, reason=words)
+            self._store.note(goal, why=Reason(words))
             self._controls.tell(NewsKind.WAITING, words, goal)
             self._controls.pause(goal, pause)
             if self._controls.ending or self._controls.requests(goal):

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.core.errors import RalphError, fault_of
+from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.git.address import place_of
 from ralph.git.command import GitKilled
 from ralph.queue.repos.mirror import Mirror
 from ralph.queue.repos.push import in_the_way
 from ralph.queue.repos.remote import Unreachable
-
-TRYING_AGAIN = "trying again"
 
 _STALE = 300.0
 """Seconds after which a repository is fetched again before another goal of it starts."""
@@ -37,7 +36,7 @@ class Repository:
     """Why no goal of it can start."""
     note: str = ""
     """What the user should know of it."""
-    waiting: str = ""
+    waiting: Reason = NO_REASON
     """What its goals wait for."""
     in_the_way: str = ""
     """What would have merges refused as things stand."""
@@ -110,7 +109,7 @@ class Repositories:
             base = repository.mirror.base()
             repository.base, repository.has_check = base.branch, repository.mirror.has_check(base)
             repository.in_the_way = in_the_way(repository.mirror, base.branch)
-            repository.waiting = ""
+            repository.waiting = NO_REASON
             repository.ready = True
 
     def _refresh(self, repository: Repository) -> bool:
@@ -126,7 +125,8 @@ class Repositories:
                     return True
                 if pause is None or (is_here and isinstance(error, Unreachable)):  # a path is there, or it is not
                     raise
-                repository.note = repository.waiting = f"{error.message}; {TRYING_AGAIN}"
+                repository.note = f"{error.message}; trying again"
+                repository.waiting = Reason(repository.note, Cause.UNREACHABLE)
                 self._changed()
                 if self._leaving.wait(pause):
                     return False

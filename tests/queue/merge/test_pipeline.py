@@ -857,13 +857,15 @@ def test_a_branch_is_handed_over_and_brought_on(mirror: Mirror, upstream: Path, 
     for text in ("1", "2"):
         tip = work(clone, {"b.txt": text})
         mirror.save(clone, BRANCH, None)
-        assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(tip, f"pushed as {BRANCH}")
+        assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(
+            tip, f"pushed as {BRANCH}", MergeMode.BRANCH
+        )
         assert git(upstream, "rev-parse", BRANCH) == tip
     git(clone, "reset", "--quiet", "--hard", "HEAD^")
     tip = work(clone, {"b.txt": "3"})
     mirror.save(clone, BRANCH, None)
     assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(
-        tip, f"pushed as {BRANCH}"
+        tip, f"pushed as {BRANCH}", MergeMode.BRANCH
     )  # what was there is ours
     assert (judge.trees, len(commits(upstream, "main"))) == ([], 1)
 
@@ -883,7 +885,7 @@ def test_with_mode_none_nothing_leaves_the_mirror(mirror: Mirror, upstream: Path
     mirror.save(clone, BRANCH, None)
     upstream.rename(tmp_path / "away")
     outcome = merge_work(job(mirror, tmp_path, MergeMode.NONE), Judge().kit)
-    assert outcome == Merged(tip, f"kept as {BRANCH} in {mirror.path}")
+    assert outcome == Merged(tip, f"kept as {BRANCH} in {mirror.path}", MergeMode.NONE)
 
 
 def test_a_request_on_an_unknown_host_is_left_to_the_user(
