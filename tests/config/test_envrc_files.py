@@ -142,10 +142,10 @@ def test_what_goes_on_over_lines_is_named(root: Path) -> None:
 
 def test_nothing_a_pipe_and_a_directory_are_told_apart(root: Path) -> None:
     none = look(root, root)
-    assert (none.exists, none.unreadable, none.files) == (False, (), {".envrc": MISSING})
+    assert (none.exists, none.unreadable, none.files) == (False, {}, {".envrc": MISSING})
 
     (root / ".envrc").mkdir()
-    assert (look(root, root).exists, look(root, root).unreadable) == (True, (".envrc",))
+    assert (look(root, root).exists, list(look(root, root).unreadable)) == (True, [".envrc"])
     assert look(root, root).obstacle == ".envrc is a directory"
 
     (root / ".envrc").rmdir()
@@ -154,7 +154,7 @@ def test_nothing_a_pipe_and_a_directory_are_told_apart(root: Path) -> None:
 
     (root / ".envrc").unlink()
     os.mkfifo(root / "pipe")
-    assert stands(root, "source pipe").unreadable == ("pipe",)
+    assert list(stands(root, "source pipe").unreadable) == ["pipe"]
     assert look(root, root).obstacle == "pipe is no plain file"
 
 
