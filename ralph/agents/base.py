@@ -1,4 +1,4 @@
-"""What every runner offers: a request becomes the exact process to start. Pure; nothing is started here."""
+"""What every agent implements: a request becomes the exact process to start; and the values that agents share. Pure."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Claude Code: fresh `-p` sessions over stream-json, with stdin held open for corrections."""
+"""Claude Code and ralph-claude: fresh `-p` sessions over stream-json, with stdin kept open for corrections."""
 
 import shlex
 import sys
@@ -27,6 +27,12 @@ from ralph.core.verdict import SCHEMA, TOOL, Reply
 
 # There is no effort below low; MAX_THINKING_TOKENS=0 says the rest, to the versions that still read it.
 _EFFORT = {Reasoning.NONE: "low", Reasoning.LOW: "low", Reasoning.MED: "medium", Reasoning.HIGH: "high"}
+
+FAMILIES = ("haiku", "sonnet", "opus", "fable")
+"""Short names of models, each of which stands for one with a price."""
+
+# -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
+_COMMAND = (sys.executable, "-P", "-m", "ralph.claude_cli")
 
 
 def find_claude(options: AgentOptions, env: Mapping[str, str]) -> "ClaudeRunner":
@@ -132,13 +138,6 @@ class ClaudeRunner:
 
     def interrupt(self) -> bytes:
         return interruption() if self.reply == Reply.TOOL else b""
-
-
-FAMILIES = ("haiku", "sonnet", "opus", "fable")
-"""Short names of models, each of which stands for one with a price."""
-
-# -P: the agent is started in the user's repository, whose own `ralph/` or `json.py` must not be imported.
-_COMMAND = (sys.executable, "-P", "-m", "ralph.claude_cli")
 
 
 def find_ralph_claude(options: AgentOptions, _env: Mapping[str, str]) -> ClaudeRunner:

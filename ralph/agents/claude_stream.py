@@ -1,7 +1,7 @@
-"""Claude Code's `--output-format stream-json` into canonical events.
+"""Claude Code's `--output-format stream-json`, read into ralph's events.
 
-Written against what 2.1.197 and 2.1.325 were seen to print, and tolerant of the rest: few keys are bound, an unknown
-type is a `Meta`, a line that is not JSON is a `Meta` and a visible `Text`.
+Written for the output of 2.1.197 and 2.1.325, and tolerant of changes: it relies on few keys, an unknown type becomes a
+`Meta`, and a line that is not JSON becomes a `Meta` and a visible `Text`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

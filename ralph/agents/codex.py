@@ -1,4 +1,7 @@
-"""Codex: fresh `codex exec --json` sessions, one process a turn. A correction is said by resuming the session."""
+"""Codex: fresh `codex exec --json` sessions, one process a turn, and the transcript of either of its formats.
+
+A correction resumes the session in another process.
+"""
 
 import json
 import re
@@ -34,6 +37,14 @@ _TELLING = re.compile(
     rb'\{"timestamp":"[^"]*",("ordinal":\d+,)?"type":"(token_usage_record"|event_msg","payload":\{"type":"token_count")'
 )
 _EFFORT = {Reasoning.NONE: "none", Reasoning.LOW: "low", Reasoning.MED: "medium", Reasoning.HIGH: "high"}
+
+TYPES = (
+    "thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated", "item.completed",
+)  # fmt: skip
+"""What codex's JSON is known by. Its `error` is not among them: others have one, too."""
+
+_MOST_HELD = 65_536
+"""Characters that are held back until it is clear what they belong to."""
 
 
 def find_codex(options: AgentOptions, env: Mapping[str, str]) -> "CodexRunner":
@@ -108,15 +119,6 @@ def account(environment: Mapping[str, str]) -> AgentLog:
     """Where codex keeps its threads (0.163.0). A turn that fails or is cut off tells its use only there."""
     home = environment.get("CODEX_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".codex")
     return AgentLog(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)
-
-
-TYPES = (
-    "thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated", "item.completed",
-)  # fmt: skip
-"""What codex's JSON is known by. Its `error` is not among them: others have one, too."""
-
-_MOST_HELD = 65_536
-"""Characters that are held back until it is clear what they belong to."""
 
 
 class CodexTranscript:

@@ -1,4 +1,4 @@
-"""The sections of what plain `codex exec` prints for people; `codex_human` finds where each begins."""
+"""The sections of the plain output of `codex exec`, each with its own reader; `codex_text` finds where each begins."""
 
 import re
 from dataclasses import dataclass, field
@@ -21,6 +21,13 @@ from ralph.core.events import (
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _MOST_HELD = 65_536
 """Characters of a prompt, a command or a message that are held at a time."""
+
+_COMMAND_END = re.compile(r"(.*) in /[^\s;]*", re.DOTALL)
+_OUTCOME = re.compile(r" (?:(succeeded)|(exited -?\d{1,10}|declined)|in progress)(?: in (\d{1,15})ms)?:")
+_MOST_BLANKS = 100
+_PATCHED = {"completed": ToolStatus.OK, "failed": ToolStatus.FAIL, "declined": ToolStatus.FAIL}
+_MOST_PATHS = 1000
+NUMBER = re.compile(r"\d{1,3}(?:,\d{3}){0,4}|\d{1,15}")
 
 
 def uncoloured(line: str) -> str:
@@ -183,11 +190,6 @@ class Header(_Closed):
         return [Meta({"codex": facts}), started]
 
 
-_COMMAND_END = re.compile(r"(.*) in /[^\s;]*", re.DOTALL)
-_OUTCOME = re.compile(r" (?:(succeeded)|(exited -?\d{1,10}|declined)|in progress)(?: in (\d{1,15})ms)?:")
-_MOST_BLANKS = 100
-
-
 class CommandSection:
     """A command, of however many lines; how it ended; its output. Tools have no name here but their number."""
 
@@ -265,10 +267,6 @@ class CommandSection:
         return [] if ended is None else [ended]
 
 
-_PATCHED = {"completed": ToolStatus.OK, "failed": ToolStatus.FAIL, "declined": ToolStatus.FAIL}
-_MOST_PATHS = 1000
-
-
 class Patch:
     """A change of files: how it ended, which files, and what the turn has changed so far, as a diff.
 
@@ -313,9 +311,6 @@ class Patch:
         changed = {"path": ", ".join(self._paths), "changes": [{"path": path} for path in self._paths]}
         start = ToolStart(self._tool, "edit", changed)
         return [*self._session.open_tools.start(self._tool), start]
-
-
-NUMBER = re.compile(r"\d{1,3}(?:,\d{3}){0,4}|\d{1,15}")
 
 
 class TokensSection(_Closed):

@@ -1,7 +1,7 @@
-"""`codex exec --json` into canonical events.
+"""`codex exec --json`, read into ralph's events, and the faults that codex reports.
 
-Written against what 0.163.0 and 0.166.0 were seen to print; `mcp_tool_call` and `web_search` after their published
-shape. An `error`, event or item, ends nothing: codex goes on after it. Only `turn.completed` and `turn.failed` do.
+Written for the output of 0.163.0 and 0.166.0; `mcp_tool_call` and `web_search` follow their published shape. An
+`error`, event or item, ends nothing: codex goes on after it. Only `turn.completed` and `turn.failed` end a turn.
 """
 
 import re
@@ -28,17 +28,6 @@ from ralph.core.events import (
 )
 from ralph.core.ndjson import mapping, sequence, text
 
-
-@dataclass(frozen=True, slots=True)
-class CodexFault:
-    """What the failure table asks for; the names are those of claude's results."""
-
-    api_status: int | None = None
-    error: str = ""
-    terminal_reason: str = ""
-    quota: RateLimited | None = None
-
-
 _LATEST_RESET = 2**32
 _LIMIT = re.compile(r"\bhit your usage limit\b", re.IGNORECASE)
 _RESET = re.compile(r"try again at ([A-Z][a-z]{2}) (\d{1,2})(?:st|nd|rd|th), (\d{4}) (\d{1,2}:\d{2} [AP]M)")
@@ -64,6 +53,18 @@ _NETWORK = re.compile(
     r"|\bconnection error\b|\bidle timeout\b|\boperation timed out\b|\bdns error\b",
     re.IGNORECASE,
 )
+_NAMES = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
+_NO_TOKENS: tuple[int, ...] = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CodexFault:
+    """What the failure table asks for; the names are those of claude's results."""
+
+    api_status: int | None = None
+    error: str = ""
+    terminal_reason: str = ""
+    quota: RateLimited | None = None
 
 
 def read_fault(message: str) -> CodexFault:
@@ -252,10 +253,6 @@ class _CodexUsage:
                 cache_read_tokens=cache_read,
             ),
         ]
-
-
-_NAMES = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
-_NO_TOKENS: tuple[int, ...] = (0, 0, 0, 0)
 
 
 def _plus(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

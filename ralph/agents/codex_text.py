@@ -1,12 +1,11 @@
-"""What plain `codex exec` prints for people, into canonical events: a header, then sections under one-word titles.
+"""The plain output of `codex exec`, read into ralph's events: a header, then sections under one-word titles.
 
-Written against what 0.163.0 and 0.166.0 were seen to print, on stderr; the last message is on stdout, and follows
-where a log has both. `--json` tells more, and leaves no doubt: prefer it.
+Written for the output of 0.163.0 and 0.166.0 on stderr; the last message is on stdout, and follows where a log has
+both. Prefer `--json`: it tells more and is unambiguous.
 
-The limit of this: nothing in the output says where a section ends. With colours a title is known by them, and a line
-of a prompt or of a tool's output is no title whatever it reads. Without, a title counts only where the line below
-fits it, and in a tool's output only after the blank line that ends most outputs. A prompt in which the line `codex`
-stands above other text cannot be told from codex speaking.
+Nothing in this output marks the end of a section. With colours, titles are known by their colour. Without, a line
+counts as a title only if the line below fits it, and in a tool's output only after the blank line that ends most
+outputs. A prompt in which the line `codex` stands above other text cannot be told from codex speaking.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""RTF1, ralph's transcript format: plain output in which some lines are events. `docs/rtf1.md` is for its authors."""
+"""Any command as an agent, and the two formats it may print: plain text, and RTF1, ralph's own (`docs/rtf1.md`)."""
 
 import shlex
 from collections.abc import Mapping
@@ -24,6 +24,19 @@ from ralph.core.records import from_json
 from ralph.core.verdict import Reply
 
 PROMPT_FILE = "{prompt_file}"
+
+SENTINEL = "@@RALPH@@ "
+"""What a line of RTF1 begins with."""
+_HINT = "the agent prints RTF1 events, which nobody reads here; --transcript rtf1 does"
+
+_MOST_FAULTS = 100
+"""Different faults that are said; an agent may find ever new ones."""
+
+_FIGURES = (
+    "prompt_tokens", "completion_tokens", "total_tokens", "cache_creation_tokens", "cache_read_tokens",
+    "cache_creation_1h_tokens", "cost_usd",
+)  # fmt: skip
+_Figure = TypeVar("_Figure", int, float)
 
 
 def find_custom(options: AgentOptions, env: Mapping[str, str]) -> "CustomRunner":
@@ -93,12 +106,6 @@ class CustomRunner:
         return interruption() if self._hears_stream_json else b""
 
 
-SENTINEL = "@@RALPH@@ "
-"""What a line of RTF1 begins with."""
-
-_HINT = "the agent prints RTF1 events, which nobody reads here; --transcript rtf1 does"
-
-
 class PlainTranscript:
     """Lines as they come. Colours are left in: whoever shows a text makes it safe."""
 
@@ -120,10 +127,6 @@ class PlainTranscript:
 def said(line: str) -> list[Event]:
     """A line of the agent's own words; a blank one is nothing, as a screen gives every text a line of its own."""
     return [Text(Tag.AI, line.rstrip("\r"))] if line and not line.isspace() else []
-
-
-_MOST_FAULTS = 100
-"""Different faults that are said; an agent may find ever new ones."""
 
 
 class Rtf1Transcript:
@@ -210,19 +213,10 @@ def _unknown(event: ToolOutput | ToolEnd) -> Meta:
     return Meta({"rtf1_error": f"{event.type} for a tool that is not open", "tool": event.id[:100]})
 
 
-_FIGURES = (
-    "prompt_tokens", "completion_tokens", "total_tokens", "cache_creation_tokens", "cache_read_tokens",
-    "cache_creation_1h_tokens", "cost_usd",
-)  # fmt: skip
-
-
 def _fallen(known: Usage, told: Usage) -> list[str]:
     """Name the figures that are smaller than they were."""
     pairs = [(name, getattr(known, name), getattr(told, name)) for name in _FIGURES]
     return [name for name, before, after in pairs if before is not None and after is not None and after < before]
-
-
-_Figure = TypeVar("_Figure", int, float)
 
 
 def _larger(known: _Figure | None, told: _Figure | None) -> _Figure | None:

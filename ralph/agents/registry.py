@@ -1,4 +1,4 @@
-"""What other packages add to ralph: agents and transcripts, by entry points. Ours come first, and are found faster."""
+"""Every agent and transcript by name: ours, and those that other packages add by entry points; and format detection."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -28,21 +28,27 @@ AGENTS: Mapping[str, FindRunner] = {
 }
 """Every agent of ours, and how it is found."""
 
-
-def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> AgentLog | None:
-    """Where the agent itself keeps what its sessions use, in lines that the transcript reads; mostly nowhere."""
-    return codex.account(env) if agent == transcript == "codex" else None
-
-
 TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
     "claude": ClaudeTranscript,
     "codex": CodexTranscript,
     "rtf1": Rtf1Transcript,
     "plain": PlainTranscript,
 }
-
-
 _OF_CLAUDE = ("system", "assistant", "user", "result", "rate_limit_event")
+_EVENTS = tuple(kind for kind in get_args(Event))
+_LONGEST = 2000
+RUNNERS_GROUP = "ralph.runners"
+TRANSCRIPTS_GROUP = "ralph.transcripts"
+
+_RUNNER_PARTS = (
+    "path", "transcript", "reply", "required_tool", "permissions", "notice", "model", "launch", "follow_up",
+    "interrupt",
+)  # fmt: skip
+
+
+def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> AgentLog | None:
+    """Where the agent itself keeps what its sessions use, in lines that the transcript reads; mostly nowhere."""
+    return codex.account(env) if agent == transcript == "codex" else None
 
 
 def sniff(lines: Iterable[str]) -> str:
@@ -63,10 +69,6 @@ def _decided_by(line: str) -> str:
     except ndjson.Malformed:
         return ""
     return "claude" if kind in _OF_CLAUDE else "codex" if kind in codex.TYPES else ""
-
-
-_EVENTS = tuple(kind for kind in get_args(Event))
-_LONGEST = 2000
 
 
 class ForeignTranscript:
@@ -101,10 +103,6 @@ def _believed(event: object) -> Event:
         return Meta({"invalid_event": f"{type(event).__name__}: {fault}"[:500]})
 
 
-RUNNERS_GROUP = "ralph.runners"
-TRANSCRIPTS_GROUP = "ralph.transcripts"
-
-
 def agent_names() -> list[str]:
     """Every agent that can be chosen."""
     return _names(AGENTS, RUNNERS_GROUP)
@@ -134,12 +132,6 @@ def find_transcript(name: str) -> Callable[[], Transcript]:
         make = cast("Callable[[], Transcript]", _load(TRANSCRIPTS_GROUP, name))
         ForeignTranscript(make())
     return lambda: ForeignTranscript(make())
-
-
-_RUNNER_PARTS = (
-    "path", "transcript", "reply", "required_tool", "permissions", "notice", "model", "launch", "follow_up",
-    "interrupt",
-)  # fmt: skip
 
 
 def _names(ours: Mapping[str, object], group: str) -> list[str]:

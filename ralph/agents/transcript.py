@@ -1,4 +1,4 @@
-"""The one path from raw lines to events: for a session while it runs, and for its log afterwards."""
+"""From an agent's raw lines to events, live or from a log: the interface of a transcript, and its shared parts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -7,6 +7,21 @@ from typing import Protocol
 from ralph.core import ndjson
 from ralph.core.events import MOST_DOLLARS, MOST_TOKENS, Event, Meta, Tag, Text, ToolEnd, ToolStatus
 from ralph.core.ndjson import Oversized
+
+_READ_WHOLE = 4 << 20
+"""Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
+
+_LONGEST_TEXT = 1 << 18
+"""Bytes that are kept of each text in a longer line: the raw log has the rest."""
+_LONGEST_SHORTENED = 16 << 20
+_MOST_VALUES = 1 << 18
+"""What a longer line may still have of bytes and values then: a value takes a hundred bytes or more when it is read."""
+
+_MOST = 1000
+"""Tools that may be open at a time: an agent that never ends its tools must not fill the memory."""
+
+_SHOWN = 2000
+"""Characters of a line that could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +49,6 @@ class Transcript(Protocol):
     def feed(self, line: str) -> list[Event]: ...
 
     def flush(self) -> list[Event]: ...
-
-
-_READ_WHOLE = 4 << 20
-"""Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
-
-_LONGEST_TEXT = 1 << 18
-"""Bytes that are kept of each text in a longer line: the raw log has the rest."""
-
-_LONGEST_SHORTENED = 16 << 20
-_MOST_VALUES = 1 << 18
-"""What a longer line may still have of bytes and values then: a value takes a hundred bytes or more when it is read."""
 
 
 class Reader:
@@ -94,10 +98,6 @@ def events_in(lines: Iterable[bytes | Oversized], transcript: Transcript) -> Ite
     yield from reader.close()
 
 
-_MOST = 1000
-"""Open at a time; an agent that never ends its tools must not fill the memory."""
-
-
 class OpenTools:
     """Remembers what was started, so that nothing stays open for ever."""
 
@@ -133,10 +133,6 @@ class OpenTools:
         closed: list[Event] = [ToolEnd(tool_id, ToolStatus.UNKNOWN) for tool_id in self._ids]
         self._ids.clear()
         return closed
-
-
-_SHOWN = 2000
-"""Characters of a line that could not be read."""
 
 
 def spoken(tag: Tag, value: object) -> list[Event]:

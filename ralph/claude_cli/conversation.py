@@ -1,4 +1,4 @@
-"""The tool loop over one session: a message is answered by asking the model and doing what it calls for."""
+"""The conversation of one session: each user message starts a turn of model replies and tool calls, until it ends."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What a tool is, what it answers, and the desk that the tools of one session share.
+"""What tools are, what they return, and the state that all tools of one session share.
 
-Wordings and shapes here and in the tools are those of Claude Code 2.1.325 unless a comment says otherwise: what a
-harness or a model has learnt to read there, it reads here.
+Wordings and shapes here and in the tools are those of Claude Code 2.1.325 unless a comment says otherwise, because
+models and harnesses already know them.
 """
 
 import errno
@@ -18,6 +18,17 @@ _DIGESTED = 1 << 20
 """Up to this size a file is compared by content: `touch` and a checkout back and forth change nothing."""
 
 _OUTSIDE = "which is outside the allowed working directories"
+
+INTERRUPTED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
+    " Correction to the text above: this call was stopped while running, not refused before it ran. It may have run in "
+    "part or in full, and its changes may have been written. No permission prompt was involved. Work it started "
+    "elsewhere (a remote command, a background process) may still be running, so check before starting the same work "
+    "again. The instruction to stop and wait still stands."
+)
+"""What is said of a call that an interrupt ended."""
+_PREVIEW = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +168,6 @@ def _look_at(path: Path, *, whole: bool) -> Seen | None:
     return Seen(status.st_mtime_ns, status.st_size, digest, whole)
 
 
-INTERRUPTED = (
-    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
-    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
-    " Correction to the text above: this call was stopped while running, not refused before it ran. It may have run in "
-    "part or in full, and its changes may have been written. No permission prompt was involved. Work it started "
-    "elsewhere (a remote command, a background process) may still be running, so check before starting the same work "
-    "again. The instruction to stop and wait still stands."
-)
-"""What is said of a call that an interrupt ended."""
-
-
 def failed(message: str) -> ToolResult:
     """The tool tried and could not."""
     return ToolResult(message, is_error=True, detail=f"Error: {message}")
@@ -209,9 +209,6 @@ def missing(path: Path, desk: Desk) -> str:
     except OSError:
         return said
     return f"{said} Did you mean {near[0]}?" if near else said
-
-
-_PREVIEW = 2000
 
 
 def format_size(size: int) -> str:

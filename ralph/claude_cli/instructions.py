@@ -1,7 +1,7 @@
-"""What the user and the project want every session to know: CLAUDE.md with its imports, else AGENTS.md.
+"""The files that instruct every session: CLAUDE.md with its imports (else AGENTS.md), skills and commands.
 
-Measured on Claude Code 2.1.325. A repository's files are followed only as far as they stay inside it: a link or an
-import must not carry a stranger's choice of this machine's files to a model.
+Measured on Claude Code 2.1.325. A repository's links and imports are followed only while they stay inside it: a
+stranger must not choose which of this machine's files a model gets to see.
 """
 
 import os
@@ -11,18 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-
-def real(path: Path) -> Path:
-    """The path with every link followed; one that leads round in circles is itself (`Path.resolve` raises)."""
-    return Path(os.path.realpath(path))
-
-
-def stays_inside(path: Path, *folders: Path) -> bool:
-    """Tell whether what `path` leads to lies in one of the folders, links followed."""
-    there = real(path)
-    return any(there.is_relative_to(real(folder)) for folder in folders)
-
 
 Kind = Literal["user", "project", "local"]
 
@@ -37,7 +25,6 @@ _INTRODUCTION = (
 )
 _DEEPEST = 5
 """Files in a chain of imports, the first one included."""
-
 _LARGEST = 1 << 20
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _NOT_PROSE = re.compile(r"`[^`]*`|<!--.*?-->", re.DOTALL)
@@ -47,6 +34,23 @@ _TEXT = frozenset({
     ".jsx", ".kt", ".lua", ".md", ".mdc", ".mdx", ".php", ".proto", ".py", ".rb", ".rs", ".rst", ".scss", ".sh", ".sql",
     ".swift", ".toml", ".ts", ".tsx", ".txt", ".vue", ".xml", ".yaml", ".yml",
 })  # fmt: skip
+_SOURCES = ("user", "project", "local")
+_TOP = Path("/")
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
+_KEY = re.compile(r"([\w-]+)[ \t]*:[ \t]*(.*)")
+_PLACE = re.compile(r"\$ARGUMENTS\[(\d+)\]|\$(\d+)(?!\w)|\$ARGUMENTS(?!\w)")
+_LARGEST_SKILL = 1 << 20
+
+
+def real(path: Path) -> Path:
+    """The path with every link followed; one that leads round in circles is itself (`Path.resolve` raises)."""
+    return Path(os.path.realpath(path))
+
+
+def stays_inside(path: Path, *folders: Path) -> bool:
+    """Tell whether what `path` leads to lies in one of the folders, links followed."""
+    there = real(path)
+    return any(there.is_relative_to(real(folder)) for folder in folders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,6 @@ class Memory:
     path: Path
     kind: Kind
     text: str
-
-
-_SOURCES = ("user", "project", "local")
-_TOP = Path("/")
 
 
 def read_memory(cwd: Path, home: Path, sources: Collection[str] = _SOURCES, *, top: Path = _TOP) -> list[Memory]:
@@ -164,12 +164,6 @@ def _is_conditional(path: Path) -> bool:
     """A rule for some paths only is shown when they come up; here it is not."""
     text = _text_of(path) or ""
     return text.startswith("---") and re.search(r"^paths\s*:", text.split("\n---", 1)[0], re.MULTILINE) is not None
-
-
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
-_KEY = re.compile(r"([\w-]+)[ \t]*:[ \t]*(.*)")
-_PLACE = re.compile(r"\$ARGUMENTS\[(\d+)\]|\$(\d+)(?!\w)|\$ARGUMENTS(?!\w)")
-_LARGEST_SKILL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

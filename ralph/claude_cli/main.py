@@ -1,7 +1,7 @@
-"""`ralph-claude`: from a command line to an exit code.
+"""The entry point of `ralph-claude`: from the command line to the exit code.
 
-The main thread is the porter: it reads stdin's lines and the signals, and answers control requests at once. A second
-thread holds the conversation. So a turn can be called off whatever it waits for.
+The main thread reads stdin and the signals, and answers control requests at once. A second thread holds the
+conversation, so a turn can be interrupted whatever it is waiting for.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""claude's command line: every flag as one row in the notation of its own help, and a parser over the table.
+"""claude's command line: a table of its flags in the notation of its own help, the parser, and the resulting options.
 
-The table is that of 2.1.325: its `--help`, and the hidden flags that harnesses use. The parser keeps to the rules of
+The table is that of 2.1.325: its `--help`, and the hidden flags that harnesses use. The parser follows the rules of
 commander, which claude is built on: a variadic flag takes words until the next flag, `--flag=value` takes one.
 """
 
@@ -13,6 +13,12 @@ from pathlib import Path
 
 from ralph.claude_cli.schemas import NotASchema, require_valid
 from ralph.core import ndjson
+
+_FORMATS = ("text", "json", "stream-json")
+_MODES = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_AS_ROOT = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
 
 
 class Use(Enum):
@@ -62,10 +68,6 @@ class Flag:
     @property
     def is_variadic(self) -> bool:
         return "...>" in self.notation
-
-
-_FORMATS = ("text", "json", "stream-json")
-_MODES = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan")
 
 
 def _rows(use: Use, notations: str) -> list[Flag]:
@@ -259,12 +261,6 @@ def _did_you_mean(unknown: str) -> str:
     known = [name for name in _BY_NAME if name.startswith("--")]
     near = difflib.get_close_matches(unknown.partition("=")[0], known, n=1, cutoff=0.75)
     return f"\n(Did you mean {near[0]}?)" if near else ""
-
-
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
-_AS_ROOT = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
 
 
 @dataclass(frozen=True, slots=True)

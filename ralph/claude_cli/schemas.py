@@ -1,7 +1,7 @@
-"""JSON schemas: whether one is one, whether a value keeps to it, and how claude words it when it does not.
+"""JSON schemas: validating a schema, a value against it and a tool's arguments, with faults in claude's words.
 
-The only module that imports `jsonschema`, and only when there is something to validate: that takes 80 ms, a good part
-of what a session may take to its first event.
+The only module that imports `jsonschema`, and only when there is something to validate: the import takes 80 ms, a good
+part of the time to a session's first event.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

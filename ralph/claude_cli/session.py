@@ -1,4 +1,4 @@
-"""Everything that one session is made of, put together from its options: model, tools, what it may and knows."""
+"""One session, assembled from its options: model, tools, permissions, instructions, input and output."""
 
 import contextlib
 import os
@@ -39,6 +39,8 @@ tools to do what was asked, and use your own judgment on the way.
 - Answer briefly. When you are done, say what you did and what is left.
 """
 
+_TEMPORARY = "/tmp"  # noqa: S108 - the folder in it is made anew, and only the user may enter it
+
 
 def system_prompt(own: str | None, more: str, cwd: Path) -> list[str]:
     """The system prompt in its parts: the default or the user's own with what is appended, and the surroundings."""
@@ -58,9 +60,6 @@ def preamble(instructions: Sequence[str], skills: str) -> list[str]:
     if skills:
         told.append(f"The following skills are available for use with the Skill tool:\n\n{skills}")
     return [f"<system-reminder>\n{text}\n</system-reminder>" for text in told]
-
-
-_TEMPORARY = "/tmp"  # noqa: S108 - the folder in it is made anew, and only the user may enter it
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What reaches a session on stdin: messages, and control requests. One line is one of them."""
+"""The two ends of a session: messages and control requests read from stdin, and results written to stdout."""
 
 import sys
 import threading
@@ -11,6 +11,8 @@ from ralph.core import ndjson
 from ralph.core.errors import RalphError
 
 Content = Sequence[Mapping[str, object]]
+
+Event = dict[str, object]
 
 
 class BadInput(Exception):
@@ -124,9 +126,6 @@ class Stdin:
             taken = list(self._waiting)
             self._waiting.clear()
             return taken
-
-
-Event = dict[str, object]
 
 
 class OutputLost(RalphError):

@@ -1,6 +1,6 @@
-"""The events of a session, field by field as Claude Code 2.1.325 prints them.
+"""The events that a session prints, and the ways a turn can end, field by field as in Claude Code 2.1.325.
 
-What we have no counterpart for (plugins, agents, fast mode) has the value it has there when there is none.
+Fields for features that ralph-claude does not have (plugins, agents, fast mode) hold the value of an unused feature.
 """
 
 import json
@@ -17,6 +17,22 @@ from ralph.core import ndjson
 from ralph.core.usage import Tokens
 
 Piece: TypeAlias = dict[str, object]
+
+VERSION = "2.1.325"
+"""The Claude Code whose stream this is."""
+
+_NO_SUBAGENTS: Event = {
+    "spawned": 0,
+    "requested": {"background": 0, "foreground": 0, "unset": 0},
+    "started_in_background": 0,
+    "max_depth": 0,
+    "spawned_by_subagents": 0,
+    "completed": 0,
+    "failed": 0,
+    "killed": {"parent": 0, "user": 0, "system": 0},
+    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
+    "by_type": {},
+}
 
 
 def message_start(message_id: str, model: str, tokens: Tokens) -> Piece:
@@ -131,10 +147,6 @@ def failed(error: ModelError) -> TurnEnd:
 
 def _error(subtype: str, stop_reason: str | None, reason: str, said: str, plain: str) -> TurnEnd:
     return TurnEnd(subtype, True, stop_reason, reason, {"errors": [said]}, plain)
-
-
-VERSION = "2.1.325"
-"""The Claude Code whose stream this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,20 +305,6 @@ class Stream:
 
     def _stamp(self) -> Event:
         return {"session_id": self.setting.session_id, "uuid": str(uuid.uuid4())}
-
-
-_NO_SUBAGENTS: Event = {
-    "spawned": 0,
-    "requested": {"background": 0, "foreground": 0, "unset": 0},
-    "started_in_background": 0,
-    "max_depth": 0,
-    "spawned_by_subagents": 0,
-    "completed": 0,
-    "failed": 0,
-    "killed": {"parent": 0, "user": 0, "system": 0},
-    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
-    "by_type": {},
-}
 
 
 def _system(subtype: str) -> Event:

@@ -1,4 +1,4 @@
-"""Doing what a model calls for: find the tool, check the call, ask for permission, run it, tell what came of it."""
+"""Running what the model calls for: its stream of replies, permission checks, tool runs, and the structured output."""
 
 import os
 import queue
@@ -18,6 +18,33 @@ from ralph.system.signals import SignalSafeQueue
 
 _LOOK = 0.05
 """Seconds between two looks at whether we were called away."""
+
+TOOL = "StructuredOutput"
+TRIES = 5
+NUDGE = (
+    "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. Call this tool now."
+)
+_OUTPUT_TAKEN = "Structured output provided successfully"
+_DESCRIPTION = (
+    "Use this tool to return your final response in the requested structured format. You MUST call this tool exactly "
+    "once at the end of your response to provide the structured output."
+)
+
+_REJECTED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
+    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
+)
+
+_STOPPED = (
+    f"{_REJECTED} Correction to the text above: this call was stopped while running, not refused before it ran. It may "
+    "have run in part or in full, and its changes may have been written. No permission prompt was involved. Work it "
+    "started elsewhere (a remote command, a background process) may still be running, so check before starting the "
+    "same work again. The instruction to stop and wait still stands."
+)
+_FOR_THE_SYSTEM = ("file_path", "path", "command", "pattern", "glob", "type")
+"""The arguments that name a file, are run, or are arguments of a program."""
+_CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
+_ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
 
 
 class CalledOff(Exception):
@@ -52,19 +79,6 @@ def listen(model: Model, request: ModelRequest, stop: threading.Event) -> Iterat
         cancelled.set()
 
 
-TOOL = "StructuredOutput"
-TRIES = 5
-NUDGE = (
-    "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. Call this tool now."
-)
-
-_OUTPUT_TAKEN = "Structured output provided successfully"
-_DESCRIPTION = (
-    "Use this tool to return your final response in the requested structured format. You MUST call this tool exactly "
-    "once at the end of your response to provide the structured output."
-)
-
-
 @dataclass(slots=True)
 class StructuredOutput:
     """What one turn is to hand in, and how that went so far."""
@@ -92,24 +106,6 @@ class StructuredOutput:
             return failed(self.fault)
         self.accepted.append(arguments)
         return ToolResult(_OUTPUT_TAKEN, detail=_OUTPUT_TAKEN)
-
-
-_REJECTED = (
-    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
-    "new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
-)
-
-_STOPPED = (
-    f"{_REJECTED} Correction to the text above: this call was stopped while running, not refused before it ran. It may "
-    "have run in part or in full, and its changes may have been written. No permission prompt was involved. Work it "
-    "started elsewhere (a remote command, a background process) may still be running, so check before starting the "
-    "same work again. The instruction to stop and wait still stands."
-)
-_FOR_THE_SYSTEM = ("file_path", "path", "command", "pattern", "glob", "type")
-"""The arguments that name a file, are run, or are arguments of a program."""
-
-_CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
-_ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
 
 
 class Leaving(Exception):

@@ -1,4 +1,4 @@
-"""What a session has used: by the turn and as a whole, in both of the spellings that `result` has for it."""
+"""The tokens and cost of a session, per turn and in total, in both spellings that the `result` event uses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""The user's direnv: what it was told to allow, and what it makes of a `.envrc`.
+"""The variables that a `.envrc` sets, by direnv or by its text, and whether the user's direnv allows it.
 
-Its word is read from where it keeps it, by the hash of path and content (so in 2.32.1, and in its sources of 2026): to
-ask would run it, and what `status` answers differs from version to version. Its whitelist is no such word: that allows
-whatever content stands there, also what an agent has written.
+Whether direnv allows a file is read from where direnv keeps it, by the hash of path and content (2.32.1, and its
+sources of 2026): asking direnv would run it, and `status` differs between versions. Its whitelist does not count: it
+allows any content, even what an agent has written.
 """
 
 import contextlib
@@ -34,6 +34,26 @@ _STATE = {"DIRENV_DIFF", "DIRENV_DIR", "DIRENV_FILE", "DIRENV_WATCHES", "DIRENV_
 _POLL = 0.2
 _LOOK = "see what it complains of: go there, and `direnv allow`"
 _SETTINGS = ("direnv.toml", "config.toml")
+
+_WORD = r"[^\s\\\"'$`;&|<>(){}*?\[\]~!#]"
+_PLAIN = re.compile(rf"(export[ \t]+)?[A-Za-z_]\w*=({_WORD}(?:{_WORD}|#)*|'[^'\\]*'|\"[^\"\\$`]*\")?[ \t]*(#.*)?")
+_NOTHING = re.compile(r"\s*(#.*)?")
+_GOES_ON = re.compile(
+    r"(if|for|while|until|case|select|function|\{|\()(\s|$)|.*(<<|\\$|[{(]\s*(#.*)?$)|(exit|return)\b"
+)
+"""Lines after which it cannot be told, line by line, what is executed."""
+
+_DROPPED = re.compile(
+    r"(GIT_|LD_|PYTHON|DIRENV_|RALPH_|BASH_FUNC_).*|BASH_ENV|ENV|NODE_OPTIONS|PERL5OPT|RUBYOPT|GCONV_PATH", re.DOTALL
+)
+"""Names that have programs run or load something else, whoever starts them: shells, interpreters, the C library, git.
+
+Where a language looks for its modules is not among them, but for Python's: `layout perl` and `layout ruby` live by it.
+And ralph's own, which speak of its run; and direnv's, which speak of its shell.
+"""
+
+_GARBLED = "\N{REPLACEMENT CHARACTER}"
+"""What direnv (2.32.1) prints for bytes that are no text: what they were is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +177,6 @@ def _folder(env: Mapping[str, str], name: str, usual: str) -> Path:
     return Path(env.get(name) or Path(env.get("HOME") or Path.home()) / usual) / "direnv"
 
 
-_WORD = r"[^\s\\\"'$`;&|<>(){}*?\[\]~!#]"
-_PLAIN = re.compile(rf"(export[ \t]+)?[A-Za-z_]\w*=({_WORD}(?:{_WORD}|#)*|'[^'\\]*'|\"[^\"\\$`]*\")?[ \t]*(#.*)?")
-_NOTHING = re.compile(r"\s*(#.*)?")
-_GOES_ON = re.compile(
-    r"(if|for|while|until|case|select|function|\{|\()(\s|$)|.*(<<|\\$|[{(]\s*(#.*)?$)|(exit|return)\b"
-)
-"""Lines after which it cannot be told, line by line, what is executed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Static:
     """What was read, and the numbers of the lines that were left out; all of them from `end` on, if there is one."""
@@ -200,19 +211,6 @@ def read(text: str) -> Static:
             left_out.append(number)
     values = dotenv.dotenv_values(stream=io.StringIO("\n".join(plain)), interpolate=False)
     return Static({name: value or "" for name, value in values.items()}, tuple(left_out), end)
-
-
-_DROPPED = re.compile(
-    r"(GIT_|LD_|PYTHON|DIRENV_|RALPH_|BASH_FUNC_).*|BASH_ENV|ENV|NODE_OPTIONS|PERL5OPT|RUBYOPT|GCONV_PATH", re.DOTALL
-)
-"""Names that have programs run or load something else, whoever starts them: shells, interpreters, the C library, git.
-
-Where a language looks for its modules is not among them, but for Python's: `layout perl` and `layout ruby` live by it.
-And ralph's own, which speak of its run; and direnv's, which speak of its shell.
-"""
-
-_GARBLED = "\N{REPLACEMENT CHARACTER}"
-"""What direnv (2.32.1) prints for bytes that are no text: what they were is lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What stands at a repository's `.envrc` now: its text, and the files that it reads, as far as the text tells.
+"""A repository's `.envrc` as it is now, and the files it reads, as far as its text tells.
 
-Nothing is executed here. What it finds is more rather than less than a shell would read: trust covers these files, and
-one that is covered in vain only ends the trust sooner than need be.
+Nothing is executed here. It finds more files rather than fewer than a shell would read: trust covers these files, and
+one too many only ends the trust earlier.
 """
 
 import contextlib
@@ -27,6 +27,46 @@ _PIECE = re.compile(
 """What a word is made of; a quote that the line does not close is none. No repetition is ever tried anew."""
 
 _REST = re.compile(r"[^\n]*")
+
+NAME = ".envrc"
+MISSING = "missing"
+_SCRIPTS = {".", "source", "source_env", "source_env_if_exists"}
+_DATA = {"dotenv", "dotenv_if_exists"}
+_ABOVE = {"source_up", "source_up_if_exists"}
+_STRICTNESS = {"strict_env", "unstrict_env"}
+_PREFIXES = _STRICTNESS | {"command", "builtin"}
+"""Commands that run the one that they are given."""
+
+_USED = {"flake": ("flake.nix", "flake.lock"), "nix": ("shell.nix", "default.nix")}
+"""What `use flake` and `use nix` read of the repository; what those files name in turn is not followed."""
+
+_HARMLESS = {
+    "PATH_add", "path_add", "MANPATH_add", "PATH_rm", "path_rm", "watch_file", "watch_dir", "env_vars_required",
+    "strict_env", "unstrict_env", "direnv_version", "log_status", "log_error", "has", "unset", "set", "shopt", "umask",
+    "echo", "printf", "test", "[", "[[", "true", "false", ":", "return", "exit", "ulimit", "for", "case", "in",
+}  # fmt: skip
+"""Commands that run nothing of the repository's."""
+_ENDS = {"fi", "done", "esac", "}"}
+_CALLING = {"env_vars_required", "MANPATH_add", "source_env", "source_env_if_exists"} | _ABOVE | _STRICTNESS
+"""Those of direnv's that call a program by its bare name: env, man, cygpath, mktemp and grep (its stdlib, 2.32.1)."""
+_DECLARATIONS = {"export", "declare", "typeset", "local", "readonly"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_SUBSTITUTION = re.compile(r"\$\(|`|\$$")
+_HERE = re.compile(r"^(\$PWD|\$\{PWD\}|\.)/")
+_HOME = re.compile(r"^(\$HOME|\$\{HOME\}|~)/")
+_OPEN = re.compile(r"[$`*?\[]")
+_BETWEEN_WORDS = re.compile(r"[^\w./+@~-]+")
+_SPOKEN = re.compile(r"[\w./-]{1,40}")
+_MOST_FILES = 100
+_TOO_MANY = f"whatever comes after the first {_MOST_FILES} files"
+_LARGEST = 2**20
+"""Bytes of a `.envrc`; of other files, bytes that are held at once."""
+
+_MOST_TEXT = 2**18
+"""Bytes of scripts that are read for what they do, all together: it takes a second, and signals wait."""
+_PATHS = {"path_add", "path_prepend", "path_rm"}
+_LOADS = re.compile(r"(LD_\w*|BASH_ENV)(\+?=|$)")
+"""What has the programs that direnv itself runs load something: a library, a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,52 +163,6 @@ def _word(text: str, place: int) -> tuple[str | None, int]:
 def _rest(text: str, place: int) -> int:
     match = _REST.match(text, place)
     return match.end() + 1 if match else len(text)
-
-
-NAME = ".envrc"
-MISSING = "missing"
-
-_SCRIPTS = {".", "source", "source_env", "source_env_if_exists"}
-_DATA = {"dotenv", "dotenv_if_exists"}
-_ABOVE = {"source_up", "source_up_if_exists"}
-_STRICTNESS = {"strict_env", "unstrict_env"}
-_PREFIXES = _STRICTNESS | {"command", "builtin"}
-"""Commands that run the one that they are given."""
-
-_USED = {"flake": ("flake.nix", "flake.lock"), "nix": ("shell.nix", "default.nix")}
-"""What `use flake` and `use nix` read of the repository; what those files name in turn is not followed."""
-
-_HARMLESS = {
-    "PATH_add", "path_add", "MANPATH_add", "PATH_rm", "path_rm", "watch_file", "watch_dir", "env_vars_required",
-    "strict_env", "unstrict_env", "direnv_version", "log_status", "log_error", "has", "unset", "set", "shopt", "umask",
-    "echo", "printf", "test", "[", "[[", "true", "false", ":", "return", "exit", "ulimit", "for", "case", "in",
-}  # fmt: skip
-"""Commands that run nothing of the repository's."""
-
-_ENDS = {"fi", "done", "esac", "}"}
-_CALLING = {"env_vars_required", "MANPATH_add", "source_env", "source_env_if_exists"} | _ABOVE | _STRICTNESS
-"""Those of direnv's that call a program by its bare name: env, man, cygpath, mktemp and grep (its stdlib, 2.32.1)."""
-
-_DECLARATIONS = {"export", "declare", "typeset", "local", "readonly"}
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
-_SUBSTITUTION = re.compile(r"\$\(|`|\$$")
-_HERE = re.compile(r"^(\$PWD|\$\{PWD\}|\.)/")
-_HOME = re.compile(r"^(\$HOME|\$\{HOME\}|~)/")
-_OPEN = re.compile(r"[$`*?\[]")
-_BETWEEN_WORDS = re.compile(r"[^\w./+@~-]+")
-_SPOKEN = re.compile(r"[\w./-]{1,40}")
-_MOST_FILES = 100
-_TOO_MANY = f"whatever comes after the first {_MOST_FILES} files"
-_LARGEST = 2**20
-"""Bytes of a `.envrc`; of other files, bytes that are held at once."""
-
-_MOST_TEXT = 2**18
-"""Bytes of scripts that are read for what they do, all together: it takes a second, and signals wait."""
-
-
-_PATHS = {"path_add", "path_prepend", "path_rm"}
-_LOADS = re.compile(r"(LD_\w*|BASH_ENV)(\+?=|$)")
-"""What has the programs that direnv itself runs load something: a library, a script."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which repository an address names: two spellings of one are one place, with one mirror and one lane."""
+"""Repository addresses: which repository one names, whatever its spelling, and hiding its password."""
 
 import hashlib
 import os

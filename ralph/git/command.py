@@ -1,4 +1,4 @@
-"""The one door to git: the git command with hooks, fsmonitor, signing and prompts off.
+"""The only module that runs git: with hooks, fsmonitor, signing and prompts off.
 
 Only clones go through GitPython: importing it takes 98 ms, and its wrapper doubles what an iteration's git calls cost.
 `Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.

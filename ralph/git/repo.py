@@ -1,4 +1,4 @@
-"""A working tree and its branch: what is dirty, what is committed, what a session must not have done; clones."""
+"""A working tree and its branch: uncommitted changes, commits, undoing what a session must not do; and clones."""
 
 import contextlib
 import hashlib
@@ -25,6 +25,10 @@ _FAR_ENOUGH = 20_000
 
 FALLBACK_IDENTITY = "ralph <ralph@localhost>"
 _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
+
+_FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
+_LONGEST_LOOK = 20.0
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,11 +369,6 @@ def clone(url: str, destination: Path) -> Repo:
     if repo.root != destination.resolve():
         raise RepoError(f"{destination} is there, but is no clone", "move it away, and run this again")
     return repo
-
-
-_FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
-_LONGEST_LOOK = 20.0
-_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 def same_tree(root: Path, commits: Sequence[str], other: str) -> bool:

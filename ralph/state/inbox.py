@@ -1,6 +1,6 @@
-"""`steering.jsonl` in a run's directory: what the user asks of the run, by commands and by keys, one after the other.
+"""`steering.jsonl` in a run's directory: what the user asks of the run, by commands and by keys, in order.
 
-There is no other way to steer a run: so whoever asks last, and wherever, has the last word.
+It is the only way to steer a run, so the latest request wins, wherever it came from.
 """
 
 import contextlib

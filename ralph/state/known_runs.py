@@ -1,4 +1,4 @@
-"""The runs that this machine knows of: which are live, and which one the user means."""
+"""The runs on this machine: which are live, and which one the user means."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""At most one run works in a tree, one worker on a queue: who holds the lock, and who is refused."""
+"""Locks with an owner: one run per working tree, one worker per queue; a second one is told who holds it."""
 
 import contextlib
 import fcntl

@@ -1,6 +1,6 @@
-"""The user's own files under `.ralph/`: kept in the version that stood when the run began, restored when changed.
+"""The project's `.ralph/`: the user's files, restored when a session changes them, and what ralph shows of a run there.
 
-The version that rules is held in memory while ralph runs; the copy on disk is for the next start.
+While ralph runs, it keeps the protected version in memory; the copy on disk is for the next start.
 """
 
 import contextlib
@@ -15,6 +15,12 @@ from ralph.core.errors import DiskError, UsageError
 from ralph.system.files import named_in_faults, overwrite_file, replace_file
 
 NAMES = ("config.toml", "check", "setup", "prompts", "pricing.toml", "codebase-map.md")
+
+EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
+"""Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""
+
+_WIDTH = 255
+"""Characters to which a document is filled up with blanks: one of the same size can be overwritten in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +150,6 @@ def _free(path: Path) -> Path:
         number += 1
         candidate = path.with_name(f"{path.name}.{number}")
     return candidate
-
-
-EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
-"""Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""
-
-_WIDTH = 255
-"""Characters to which a document is filled up with blanks: one of the same size can be overwritten in place."""
 
 
 class ProjectLinks:

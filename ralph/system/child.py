@@ -1,7 +1,7 @@
-"""One child and its pipes: fed, read, stopped in steps.
+"""One child process and its pipes: started, fed, read, and stopped in steps.
 
-The child lives in a session of its own, under a guardian. Three daemon threads only move bytes between its pipes and
-queues; the caller's thread blocks in `read`, where due steps of a stop are taken as well.
+The child has its own session, under a guardian. Three daemon threads only move bytes between its pipes and queues. The
+caller's thread blocks in `read`, which also takes the due steps of a stop.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Waiting, visibly: until an instant, for the user, or until a signal asks ralph to end."""
+"""Waiting where the user can see it and cut it short, and a monotonic clock that counts time asleep."""
 
 import time
 from collections.abc import Callable
@@ -12,6 +12,9 @@ _LOOK = 0.2
 
 Nap = Callable[[float], None]
 """Sleeps for so many seconds, or less."""
+
+# macOS has no CLOCK_BOOTTIME, and there CLOCK_MONOTONIC counts sleep; `time.monotonic` does so on neither.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,6 @@ class VisibleWait:
     def leave_if_interrupted(self) -> None:
         if (number := self.interrupted()) is not None:
             raise Interrupted(number)
-
-
-# macOS has no CLOCK_BOOTTIME, and there CLOCK_MONOTONIC counts sleep; `time.monotonic` does so on neither.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def monotonic_with_sleep() -> float:

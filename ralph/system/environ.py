@@ -1,4 +1,4 @@
-"""The environment that ralph was started with: the only door to it, and light enough for whoever needs nothing else."""
+"""The environment that ralph was started with: the only module that reads it, and one that is cheap to import."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Files that must not be half written and are nobody else's business: whole or not at all, private, named in faults."""
+"""Files written whole or not at all, private folders, appended logs, removing a tree; faults name the file."""
 
 import contextlib
 import os
@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from ralph.core.errors import DiskError
+
+_ROOM = 1 << 16
+
+_ITSELF = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""A directory itself, also one that may not be read; fails for a link."""
+_ENTRIES = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
@@ -76,9 +82,6 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-_ROOM = 1 << 16
-
-
 def require_room(directory: Path) -> None:
     """Refuse to begin on a disk that is about to be full: small files may still fit, a session's log would not."""
     with named_in_faults(directory), tempfile.TemporaryFile(dir=directory) as file:
@@ -114,11 +117,6 @@ def append_line(file: BinaryIO, line: bytes) -> None:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-_ITSELF = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""A directory itself, also one that may not be read; fails for a link."""
-_ENTRIES = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: Path) -> None:

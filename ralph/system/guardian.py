@@ -1,9 +1,9 @@
-"""The guardian: a small process between ralph and its children, which outlives ralph by the time it takes to end them.
+"""The guardian: a small process between ralph and its children that outlives ralph just long enough to end them.
 
 It is a subreaper, so whatever a child starts, however it detaches, becomes the guardian's own child in the end: no
 child means no descendant. It ends the tree when told to, and when its socket to ralph closes, which the kernel does for
 a ralph killed with -9. As a fork it shares ralph's lock on the working tree, and so keeps it until the tree is dead.
-One serves a whole run: to fork ralph costs more than all else that a session needs.
+One guardian serves a whole run: forking ralph costs more than everything else that a session needs.
 """
 
 import contextlib
@@ -39,6 +39,9 @@ _LAST_SWEEPS = 6
 
 Streams = tuple[int, int, int]
 """Descriptors for stdin, stdout and stderr."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class StartError(BlockedError):
@@ -324,10 +327,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def _become_subreaper() -> None:

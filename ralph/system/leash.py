@@ -1,8 +1,8 @@
-"""Children that cannot outlive their parent, however that ends: a queue worker's `ralph run` and `ralph check`.
+"""Children that cannot outlive their parent, however it ends: a queue worker's `ralph run` and `ralph check`.
 
-The leash is the child's stdin, a pipe that the parent holds open and never writes to. The kernel lets go of it with the
-parent, kill -9 included; the child, which waits for that, then kills itself, and its guardian ends what it had started.
-So nothing is forked here without an exec: a parent full of threads may do this, and no child holds another's leash.
+The leash is the child's stdin, a pipe that the parent holds open and never writes to. The kernel closes it when the
+parent ends, even by kill -9. The child waits for that and kills itself, and its guardian ends what the child started.
+Nothing is forked here without an exec, so a parent with threads may start children, and no child holds another's leash.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Telling someone who is away: a command of the user's gets a JSON object on stdin. Whether it works never matters."""
+"""Notifications: the user's command runs in the background with a JSON object on stdin. Its failure stops nothing."""
 
 import contextlib
 import os
@@ -19,6 +19,15 @@ from ralph.system.programs import deaf_to_ctrl_z, loading_outside, outside
 _AT_ONCE = 4
 _SOON = 1.0
 """Seconds in which what was killed is gone."""
+
+LIMIT = 20.0
+"""Seconds that the command may take."""
+
+LAST_MOMENT = 10.0
+"""Seconds that those under way have when ralph is through."""
+VERSION = 1
+_LONGEST = 2_000
+_FAILED = (1, 2, 3, 5)
 
 
 @dataclass(slots=True)
@@ -96,16 +105,6 @@ class BackgroundPrograms:
             return "" if status == 0 else exit_words(status) if status < 0 else f"it ended with {status}"
 
 
-LIMIT = 20.0
-"""Seconds that the command may take."""
-
-LAST_MOMENT = 10.0
-"""Seconds that those under way have when ralph is through."""
-
-VERSION = 1
-_LONGEST = 2_000
-
-
 class Occasion(StrEnum):
     """What people want to know of when they are away."""
 
@@ -121,7 +120,6 @@ class Occasion(StrEnum):
 
 
 _BY_EXIT_CODE = {0: Occasion.DONE, 4: Occasion.BUDGET, 6: Occasion.BLOCKED}
-_FAILED = (1, 2, 3, 5)
 
 
 def occasion_of(exit_code: int) -> Occasion | None:

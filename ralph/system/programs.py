@@ -1,4 +1,4 @@
-"""A program that is asked one thing and answers: no input, no terminal, a time limit, nothing left of it afterwards."""
+"""Other programs: running one to its end with a time limit, finding one on PATH, and telling which are running."""
 
 import contextlib
 import os
@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+_LOADED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
 
 
 @contextlib.contextmanager
@@ -118,9 +120,6 @@ def rejoined(path: str, searched: str, before: str) -> str:
     kept, left = path.split(os.pathsep), searched.split(os.pathsep)
     taken_out = [folder for folder in before.split(os.pathsep) if folder not in left and folder not in kept]
     return os.pathsep.join([*kept, *taken_out])
-
-
-_LOADED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
 
 
 def loading_outside(env: Mapping[str, str], root: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The signals that ask ralph to end."""
+"""The signals that ask ralph to end or suspend, and a queue that signal handlers can safely put to."""
 
 import contextlib
 import os
@@ -16,6 +16,8 @@ SIGINT = int(signal.SIGINT)
 _TO_STOP = 1.0
 """Seconds in which the kernel stops whom it will stop: of a job that no shell waits for it stops nobody."""
 _LOOK = 0.02
+
+T = TypeVar("T")
 
 
 def suspend(continued: Callable[[], int]) -> None:
@@ -73,9 +75,6 @@ class Signals:
         self._received.append(number)
         if self._tell is not None:
             self._tell(number)
-
-
-T = TypeVar("T")
 
 
 class SignalSafeQueue(Generic[T]):

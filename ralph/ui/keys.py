@@ -1,4 +1,4 @@
-"""Keys that are pressed in ralph's terminal: heard at once, not shown, and only if they are meant for it."""
+"""Keys pressed in ralph's terminal: read at once, without echo; pasted text and type-ahead are told apart."""
 
 import codecs
 import contextlib
@@ -21,6 +21,18 @@ _REST_OF_A_TEXT = 1.0
 """Seconds after which a pasted text, or an answer of the terminal's, of which no more comes is taken to be over."""
 _LONGEST_TEXT = 100_000
 """Letters that are kept of one: whoever pastes more meant another window."""
+
+_SEQUENCE = re.compile(r"\x1b(?:\[(?P<figures>[0-9;<=>?]*)(?P<end>[ -/]*[@-~])|O(?P<single>[@-~]))")
+_BEGUN = re.compile(r"\x1b(?:[\[O][0-9;<=>? -/]*|[\]P_^X])?\Z")
+_PASTED = re.compile(r"\x1b\[200~(?P<text>.*?)(?P<over>\x1b\[201~|\Z)", re.DOTALL)
+_ANSWER = re.compile(
+    r"\x1b[\]P_^X][^\x00-\x06\x08-\x1f]+?(?P<over>\x07|\x1b\\|(?=[\x00-\x06\x08-\x1a\x1c-\x1f]|\x1b[^\\])|\x1b?\Z)"
+)
+"""What a terminal says of itself if it is asked (OSC, DCS and the like), by whomever: BEL or ST ends it, or any key."""
+
+_MOST_AT_ONCE = 3
+"""Different letters in one read that a hand may have typed, on a slow line say; more of them are a text."""
+_FEW = 4
 
 
 class Key(StrEnum):
@@ -59,19 +71,8 @@ _PLAIN = {
     "\r": Key.ENTER, "\n": Key.ENTER, "\t": Key.TAB, "\x7f": Key.BACKSPACE, "\x08": Key.BACKSPACE,
     "\x1a": Key.SUSPEND,
 }  # fmt: skip
-_SEQUENCE = re.compile(r"\x1b(?:\[(?P<figures>[0-9;<=>?]*)(?P<end>[ -/]*[@-~])|O(?P<single>[@-~]))")
-_BEGUN = re.compile(r"\x1b(?:[\[O][0-9;<=>? -/]*|[\]P_^X])?\Z")
-_PASTED = re.compile(r"\x1b\[200~(?P<text>.*?)(?P<over>\x1b\[201~|\Z)", re.DOTALL)
-_ANSWER = re.compile(
-    r"\x1b[\]P_^X][^\x00-\x06\x08-\x1f]+?(?P<over>\x07|\x1b\\|(?=[\x00-\x06\x08-\x1a\x1c-\x1f]|\x1b[^\\])|\x1b?\Z)"
-)
-"""What a terminal says of itself if it is asked (OSC, DCS and the like), by whomever: BEL or ST ends it, or any key."""
 
 
-_MOST_AT_ONCE = 3
-"""Different letters in one read that a hand may have typed, on a slow line say; more of them are a text."""
-
-_FEW = 4
 _ABOUT = frozenset({Key.UP, Key.DOWN, Key.PAGE_UP, Key.PAGE_DOWN, Key.HOME, Key.END, Key.ENTER, *"jkgG"})
 """Keys that only move about: so many at once are a macro's, or a slow line's; if they were a text, no harm is done."""
 

@@ -1,4 +1,4 @@
-"""What the terminal is that ralph was started in: whether a live view can be shown there, and in colours."""
+"""The terminal: what it can show, output that never blocks ralph or fails it, and text made safe to print."""
 
 import contextlib
 import os
@@ -15,6 +15,40 @@ from typing import TextIO
 
 _LEAST_COLUMNS, _LEAST_ROWS = 40, 8
 """Below that, lines one under the other are easier to read."""
+
+_PATIENCE = 60.0
+"""Seconds to wait for a reader who has stopped reading. What comes then is left out until he reads on."""
+
+_LAST_WORDS = 5.0
+"""The same for what sets a terminal right, also in haste."""
+
+_GLANCE = 0.05
+"""The same for a view, which must hear keys: a reader that reads makes room sooner."""
+_LOOK = 0.2
+_PIECE = 4096
+"""What a pipe that has room takes without blocking; it never says how much that is."""
+
+_MOST = 8 << 20
+"""Bytes that wait, more than a run says in an hour; beyond that whoever writes waits, as long as an outlet would."""
+_LAST_READING, _A_MOMENT = 60.0, 2.0
+"""Seconds that a reader has at the end; the second, if the user wants that now: who reads takes no longer."""
+_ROOM_POLL = 0.05
+"""Seconds between two looks whether there is room."""
+
+# C0 but newline and tab, DEL, C1, and what reorders, hides or joins text; and whatever is there and not to be seen, all
+# that Unicode calls default-ignorable: soft hyphens, fillers (of Hangul, Khmer, Mongolian), formats of shorthand and
+# music, tags and variation selectors, which spell words that only a program reads. But for the two selectors that say
+# whether a picture has colours (U+FE0E and U+FE0F): people write those.
+_HOSTILE = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_COLOUR = "(?:\x1b\\[|\x9b)[0-9;:]*m"
+# Both at once: what is left when a colour is out is no sequence that anybody wrote, and stays what it is.
+_UNSEEN = re.compile(f"{_COLOUR}|{_HOSTILE}")
+_ANY_HOSTILE = re.compile(_HOSTILE)  # a colour begins with one, too
+_NOT_PRINTABLE = re.compile("[^\n -~]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +86,6 @@ def is_attended(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty() and in_foreground(stream)
     except ValueError:
         return False
-
-
-_PATIENCE = 60.0
-"""Seconds to wait for a reader who has stopped reading. What comes then is left out until he reads on."""
-
-_LAST_WORDS = 5.0
-"""The same for what sets a terminal right, also in haste."""
-
-_GLANCE = 0.05
-"""The same for a view, which must hear keys: a reader that reads makes room sooner."""
-
-_LOOK = 0.2
-_PIECE = 4096
-"""What a pipe that has room takes without blocking; it never says how much that is."""
 
 
 class Output:
@@ -219,14 +239,6 @@ def _discard(stream: TextIO) -> None:
         os.close(nothing)
 
 
-_MOST = 8 << 20
-"""Bytes that wait, more than a run says in an hour; beyond that whoever writes waits, as long as an outlet would."""
-_LAST_READING, _A_MOMENT = 60.0, 2.0
-"""Seconds that a reader has at the end; the second, if the user wants that now: who reads takes no longer."""
-_ROOM_POLL = 0.05
-"""Seconds between two looks whether there is room."""
-
-
 class QueuedOutput:
     """Before an outlet. As long as that takes everything there is no thread, and nothing waits."""
 
@@ -293,22 +305,6 @@ class QueuedOutput:
                 self._size -= len(data)
                 self._outlet.offer_bytes(data)
             return True
-
-
-# C0 but newline and tab, DEL, C1, and what reorders, hides or joins text; and whatever is there and not to be seen, all
-# that Unicode calls default-ignorable: soft hyphens, fillers (of Hangul, Khmer, Mongolian), formats of shorthand and
-# music, tags and variation selectors, which spell words that only a program reads. But for the two selectors that say
-# whether a picture has colours (U+FE0E and U+FE0F): people write those.
-_HOSTILE = (
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-_COLOUR = "(?:\x1b\\[|\x9b)[0-9;:]*m"
-# Both at once: what is left when a colour is out is no sequence that anybody wrote, and stays what it is.
-_UNSEEN = re.compile(f"{_COLOUR}|{_HOSTILE}")
-_ANY_HOSTILE = re.compile(_HOSTILE)  # a colour begins with one, too
-_NOT_PRINTABLE = re.compile("[^\n -~]")
 
 
 def visible(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Anthropic's models through the official SDK: streamed, cached, thinking, asked again when that may help.
+"""Anthropic's models through the official SDK: streaming, prompt caching, thinking and retries.
 
-The SDK takes 1.7 s to import (2.8.0), more than a whole session of the real claude: it waits until the first question.
+Importing the SDK takes 1.7 s (2.8.0), more than a whole session of the real claude, so it waits for the first request.
 """
 
 import functools
@@ -35,6 +35,18 @@ if TYPE_CHECKING:
     import anthropic
 
 _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+_RETRIES = 10
+_TIMEOUT_MS = 600_000
+_MOST_THINKING = 31_999
+"""What claude asks of a model that thinks by budget, unless MAX_THINKING_TOKENS says otherwise (2.1.325)."""
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+_SUBSCRIBER = {"anthropic-beta": "oauth-2025-04-20"}
+_NO_KEY = ModelError(
+    "Not logged in · Please run /login",
+    "authentication_failed",
+    advice="no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or log in with Claude Code (`claude`, then /login)",
+)
 
 
 class Assembly:
@@ -98,20 +110,6 @@ class Assembly:
             ndjson.count(self._usage.get("cache_creation_input_tokens")),
             ndjson.count(self._usage.get("cache_read_input_tokens")),
         )
-
-
-_RETRIES = 10
-_TIMEOUT_MS = 600_000
-_MOST_THINKING = 31_999
-"""What claude asks of a model that thinks by budget, unless MAX_THINKING_TOKENS says otherwise (2.1.325)."""
-
-_CACHED = {"cache_control": {"type": "ephemeral"}}
-_SUBSCRIBER = {"anthropic-beta": "oauth-2025-04-20"}
-_NO_KEY = ModelError(
-    "Not logged in · Please run /login",
-    "authentication_failed",
-    advice="no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or log in with Claude Code (`claude`, then /login)",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every model offers: a request becomes a stream of what it says, in blocks of the Messages API, verbatim."""
+"""The interface that every model implements, the events it streams, and the catalogue of known models."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,15 @@ from ralph.core.usage import Tokens, canonical
 
 Block = Mapping[str, object]
 """One content block as the Messages API writes it: text, thinking, tool_use."""
+
+ALIASES: Mapping[str, str] = {
+    "haiku": "claude-haiku-5-5",
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+    "fable": "claude-fable-5-2",
+}
+DEFAULT = "opus"
+Thinks = Literal["adaptive", "budget", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +142,6 @@ class ModelReply:
     blocks: list[Block] = field(default_factory=list[Block])
     stop_reason: str = ""
     tokens: Tokens = field(default_factory=Tokens)
-
-
-ALIASES: Mapping[str, str] = {
-    "haiku": "claude-haiku-5-5",
-    "sonnet": "claude-sonnet-5-5",
-    "opus": "claude-opus-5-5",
-    "fable": "claude-fable-5-2",
-}
-DEFAULT = "opus"
-
-Thinks = Literal["adaptive", "budget", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a model: which faults are worth another try, and how claude words each. Pure.
+"""Faults of the model API: which are retried, when, and how claude words them; and where the API key comes from. Pure.
 
 Wordings and kinds as seen on 2.1.325, against an endpoint that answered with each status.
 """

@@ -1,4 +1,4 @@
-"""A model that reads its lines from a file: no network, no key, no cost. For tests, demonstrations and the first run.
+"""A model that replays a file: no network, no key, no cost. For tests, demonstrations and the first run.
 
 The file is a JSON list of sessions, each a list of turns, each a list of content blocks of the Messages API. One
 process plays one session, whose number is RALPH_ITERATION; beyond the end the last one repeats.

@@ -1,7 +1,7 @@
-"""Judging a shell command before it runs: by rules, by being harmless, by changing only files that may be changed.
+"""Whether a shell command may run: by rules, by being harmless, or by changing only files that may be changed.
 
-A command line is as good as the worst of its simple commands. What cannot be taken apart is not let pass: claude looks
-into `$(...)` and quoted here-documents, this does not.
+A command line is judged by the worst of its simple commands, and refused if it cannot be parsed. Claude looks into
+`$(...)` and quoted here-documents; this module does not.
 """
 
 import glob
@@ -29,6 +29,14 @@ from ralph.claude_cli.permissions.rules import Denied, PermissionRule
 from ralph.claude_cli.shell import BACKGROUND, BLANKS, Redirection, Script, ShellCommand, read_script
 
 WRAPPERS = frozenset({"nice", "nohup", "stdbuf", "time", "timeout"})
+
+_RUN_OTHERS = WRAPPERS | frozenset({
+    "bash", "builtin", "busybox", "chroot", "chrt", "command", "dash", "doas", "env", "eval", "exec", "find", "flock",
+    "ionice", "ksh", "parallel", "perl", "python", "python3", "runuser", "script", "setsid", "sh", "strace", "su",
+    "sudo", "taskset", "unshare", "watch", "xargs", "zsh",
+})  # fmt: skip
+_MOVES, _PLACES = 8, 300
+NEEDS_APPROVAL = "This command requires approval"
 
 
 def unwrapped(part: ShellCommand) -> ShellCommand:
@@ -76,15 +84,6 @@ def is_far_home(word: str) -> bool:
 def _expanded(word: str, place: Path) -> Iterator[str]:
     # Not `Path.glob`, which takes no absolute pattern.
     return glob.iglob(word, root_dir=place, include_hidden=True)  # noqa: PTH207
-
-
-_RUN_OTHERS = WRAPPERS | frozenset({
-    "bash", "builtin", "busybox", "chroot", "chrt", "command", "dash", "doas", "env", "eval", "exec", "find", "flock",
-    "ionice", "ksh", "parallel", "perl", "python", "python3", "runuser", "script", "setsid", "sh", "strace", "su",
-    "sudo", "taskset", "unshare", "watch", "xargs", "zsh",
-})  # fmt: skip
-
-_MOVES, _PLACES = 8, 300
 
 
 def matching_rule(rules: Sequence[PermissionRule], command: str) -> PermissionRule | None:
@@ -187,9 +186,6 @@ def _meets_part(rule: PermissionRule, part: ShellCommand, first: str) -> bool:
         return True
     inner = [word for text in words[1:] for word in re.split(r"[^\w./-]+", text)]
     return part.name in _RUN_OTHERS and any(word.rpartition("/")[2] == first for word in inner)
-
-
-NEEDS_APPROVAL = "This command requires approval"
 
 
 def judge(command: str, desk: Desk, rules: Sequence[PermissionRule], *, may_edit: bool) -> Denied | None:

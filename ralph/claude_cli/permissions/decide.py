@@ -1,7 +1,7 @@
-"""Deciding what may run: by rules, and by a mode for all that they do not mention.
+"""Whether a tool call may run: by the rules of flags and settings files, and by a mode for everything else.
 
-Nobody can be asked here, so what would be asked is denied, in claude's words; the run goes on. A path outside of the
-working directories is refused by the tools themselves, whatever is said here.
+There is nobody to ask, so a call that claude would ask about is denied in claude's words, and the session goes on. The
+tools themselves refuse paths outside of the working directories, whatever the rules say.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -41,6 +41,10 @@ _DONT_ASK = (
     "essential to complete the user's request, STOP and explain to the user what you were trying to do and why you "
     "need this permission. Let the user decide how to proceed."
 )
+
+SOURCES = ("user", "project", "local")
+"""The settings files, the weakest first."""
+_AS_ROOT = "bypassPermissions in settings cannot be used with root/sudo privileges for security reasons"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +180,6 @@ def _sensitive(path: Path, asked: Denied) -> Denied:
         return Denied(asked.message, "safetyCheck", asked.message)
     said = f"Claude requested permissions to edit {path} which is a sensitive file."
     return Denied(said, "safetyCheck", said)
-
-
-SOURCES = ("user", "project", "local")
-"""The settings files, the weakest first."""
-
-_AS_ROOT = "bypassPermissions in settings cannot be used with root/sudo privileges for security reasons"
 
 
 def gather(

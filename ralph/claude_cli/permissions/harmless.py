@@ -1,7 +1,7 @@
-"""The options of common programs under which they only look, each by its exact name; all others are unknown here.
+"""Commands that only read: common programs with the options under which they do, and files too sensitive to touch.
 
-Programs take any unambiguous beginning of a long option and let short ones be written together: what is not listed,
-in whichever dress, makes a call that nobody vouches for.
+Programs accept abbreviated long options and combined short ones. An option that is not listed exactly makes the call
+unknown, and an unknown call is not harmless.
 """
 
 import re
@@ -11,6 +11,65 @@ from pathlib import Path
 
 from ralph.claude_cli.desk import Desk
 from ralph.claude_cli.shell import ShellCommand
+
+_GIT_LONG = (
+    "abbrev-commit abbrev-ref after= all always author= before= branch branches cached check color color= date= "
+    "decorate decorate= deleted diff-filter= dirty exclude-standard exit-code find-renames first-parent follow format= "
+    "graph grep= ignore-all-space ignored is-inside-work-tree long max-count= merges modified name-only name-status "
+    "no-color no-decorate no-ext-diff no-merges no-patch no-renames no-textconv numstat oneline others patch porcelain "
+    "porcelain= pretty pretty= quiet reverse short shortstat show-current show-prefix show-toplevel since= stage "
+    "staged stat summary tags unified= until= untracked-files untracked-files= verify word-diff"
+)
+
+READS = {
+    "ls": "list files in", "cat": "concatenate files from", "head": "read the beginning of files from",
+    "tail": "read the end of files from", "cd": "change directories to", "find": "search for files in",
+    "grep": "search for patterns in files from", "wc": "count lines/words/bytes in files from",
+    "sort": "sort contents of files from", "stat": "read file stats from",
+    "diff": "compare files from", "sed": "read and edit files in",
+}  # fmt: skip
+"""What a program that reads does, as a refusal puts it."""
+
+NO_FILES = frozenset({
+    ":", "[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true", "type",
+    "uname", "wait", "which",
+})  # fmt: skip
+"""Programs that open none of the files they are told of."""
+
+UNMOVED = NO_FILES - {"[", "test", "type"}
+"""Programs that look only, whatever a variable puts in place of a word of theirs."""
+_GIT = frozenset({"blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"})
+_TESTS = frozenset({
+    "-a", "-b", "-c", "-d", "-e", "-ef", "-eq", "-f", "-g", "-ge", "-gt", "-h", "-k", "-L", "-le", "-lt", "-n",
+    "-ne", "-nt", "-o", "-ot", "-p", "-r", "-s", "-S", "-t", "-u", "-w", "-x", "-z",
+})  # fmt: skip
+"""Not -v and -R: they run what stands in `a[$(...)]`."""
+
+_FORMAT = re.compile(r"([^%]|%%|%[-+ #0]*[0-9]*(\.[0-9]+)?[bcdeEfgGioqsuxX])*")
+"""Not %n: it sets a variable, PATH for one."""
+
+_PS = frozenset({"-A", "-e", "-ef", "-f", "a", "aux", "ax", "u", "x"})
+"""Not the `e` without a dash: it shows the environments."""
+
+_FIND = frozenset({
+    "-P", "-a", "-amin", "-and", "-atime", "-cmin", "-ctime", "-depth", "-empty", "-executable", "-false", "-group",
+    "-iname", "-inum", "-ipath", "-iregex", "-links", "-ls", "-maxdepth", "-mindepth", "-mmin", "-mount", "-mtime",
+    "-name", "-newer", "-not", "-o", "-or", "-path", "-perm", "-print", "-print0", "-printf", "-prune", "-quit",
+    "-readable", "-regex", "-regextype", "-size", "-true", "-type", "-user", "-wholename", "-writable", "-xdev",
+})  # fmt: skip
+FIND_ACTS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
+CHANGES = {
+    "touch": "touch", "rm": "remove files from", "rmdir": "remove directories from", "mkdir": "create directories in",
+    "mv": "move files to", "cp": "copy files to", "sed": "edit files in",
+}  # fmt: skip
+"""Programs that change files, which the mode acceptEdits lets work inside, and what they do."""
+_PLAIN_SED = re.compile(r"s([/|,#])((?!\1).)*\1((?!\1).)*\1[gI0-9]*")
+_PRINT_SED = re.compile(r"[\d,$]+p(;[\d,$]+p)*")
+_SENSITIVE_FOLDERS = frozenset({".git", ".vscode", ".idea", ".husky", ".claude"})
+_SENSITIVE_FILES = frozenset({
+    ".bash_profile", ".bashrc", ".claude.json", ".gitconfig", ".gitmodules", ".mcp.json", ".profile", ".ripgreprc",
+    ".zprofile", ".zshrc",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +84,6 @@ class KnownOptions:
     """`-5` is one as well."""
 
 
-_GIT_LONG = (
-    "abbrev-commit abbrev-ref after= all always author= before= branch branches cached check color color= date= "
-    "decorate decorate= deleted diff-filter= dirty exclude-standard exit-code find-renames first-parent follow format= "
-    "graph grep= ignore-all-space ignored is-inside-work-tree long max-count= merges modified name-only name-status "
-    "no-color no-decorate no-ext-diff no-merges no-patch no-renames no-textconv numstat oneline others patch porcelain "
-    "porcelain= pretty pretty= quiet reverse short shortstat show-current show-prefix show-toplevel since= stage "
-    "staged stat summary tags unified= until= untracked-files untracked-files= verify word-diff"
-)
 _KNOWN = {
     "basename": KnownOptions("az", "s"),
     "cat": KnownOptions("AbeEnstTuv", long="number number-nonblank show-all show-ends show-tabs squeeze-blank"),
@@ -153,54 +204,6 @@ def _read_letters(known: KnownOptions, letters: str, rest: list[str], files: lis
     return True
 
 
-READS = {
-    "ls": "list files in", "cat": "concatenate files from", "head": "read the beginning of files from",
-    "tail": "read the end of files from", "cd": "change directories to", "find": "search for files in",
-    "grep": "search for patterns in files from", "wc": "count lines/words/bytes in files from",
-    "sort": "sort contents of files from", "stat": "read file stats from",
-    "diff": "compare files from", "sed": "read and edit files in",
-}  # fmt: skip
-"""What a program that reads does, as a refusal puts it."""
-
-NO_FILES = frozenset({
-    ":", "[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true", "type",
-    "uname", "wait", "which",
-})  # fmt: skip
-"""Programs that open none of the files they are told of."""
-
-UNMOVED = NO_FILES - {"[", "test", "type"}
-"""Programs that look only, whatever a variable puts in place of a word of theirs."""
-
-_GIT = frozenset({"blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"})
-_TESTS = frozenset({
-    "-a", "-b", "-c", "-d", "-e", "-ef", "-eq", "-f", "-g", "-ge", "-gt", "-h", "-k", "-L", "-le", "-lt", "-n",
-    "-ne", "-nt", "-o", "-ot", "-p", "-r", "-s", "-S", "-t", "-u", "-w", "-x", "-z",
-})  # fmt: skip
-"""Not -v and -R: they run what stands in `a[$(...)]`."""
-
-_FORMAT = re.compile(r"([^%]|%%|%[-+ #0]*[0-9]*(\.[0-9]+)?[bcdeEfgGioqsuxX])*")
-"""Not %n: it sets a variable, PATH for one."""
-
-_PS = frozenset({"-A", "-e", "-ef", "-f", "a", "aux", "ax", "u", "x"})
-"""Not the `e` without a dash: it shows the environments."""
-
-_FIND = frozenset({
-    "-P", "-a", "-amin", "-and", "-atime", "-cmin", "-ctime", "-depth", "-empty", "-executable", "-false", "-group",
-    "-iname", "-inum", "-ipath", "-iregex", "-links", "-ls", "-maxdepth", "-mindepth", "-mmin", "-mount", "-mtime",
-    "-name", "-newer", "-not", "-o", "-or", "-path", "-perm", "-print", "-print0", "-printf", "-prune", "-quit",
-    "-readable", "-regex", "-regextype", "-size", "-true", "-type", "-user", "-wholename", "-writable", "-xdev",
-})  # fmt: skip
-FIND_ACTS = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"})
-CHANGES = {
-    "touch": "touch", "rm": "remove files from", "rmdir": "remove directories from", "mkdir": "create directories in",
-    "mv": "move files to", "cp": "copy files to", "sed": "edit files in",
-}  # fmt: skip
-"""Programs that change files, which the mode acceptEdits lets work inside, and what they do."""
-
-_PLAIN_SED = re.compile(r"s([/|,#])((?!\1).)*\1((?!\1).)*\1[gI0-9]*")
-_PRINT_SED = re.compile(r"[\d,$]+p(;[\d,$]+p)*")
-
-
 def is_harmless(part: ShellCommand) -> bool:
     """Tell whether the command only looks, whatever it is given; where it looks is another question."""
     name, *words = part.words
@@ -263,10 +266,3 @@ def is_sensitive(path: Path, desk: Desk) -> bool:
     root = next((root for root in desk.roots if real.is_relative_to(root)), None)
     parts = real.relative_to(root).parts if root else real.parts
     return bool(_SENSITIVE_FOLDERS & set(parts)) or (bool(parts) and parts[-1] in _SENSITIVE_FILES)
-
-
-_SENSITIVE_FOLDERS = frozenset({".git", ".vscode", ".idea", ".husky", ".claude"})
-_SENSITIVE_FILES = frozenset({
-    ".bash_profile", ".bashrc", ".claude.json", ".gitconfig", ".gitmodules", ".mcp.json", ".profile", ".ripgreprc",
-    ".zprofile", ".zshrc",
-})  # fmt: skip

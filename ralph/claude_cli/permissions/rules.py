@@ -1,10 +1,18 @@
-"""Permission rules: `Tool`, `Tool(pattern)`, `Bash(git status:*)`, `Read(./x/**)`; what each one covers."""
+"""Permission rules (`Tool`, `Bash(git status:*)`, `Read(./x/**)`), their globs, and what each one covers."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+_STAR = "[^/]*"
+_BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
+Behaviour = Literal["allow", "deny", "ask"]
+Source = Literal["config", "user_permanent", "user_reject"]
+"""In claude's words: a flag or the mode; a settings file that allows; one that denies."""
+_RULE = re.compile(r"(?P<tool>[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
+_BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
 
 
 class GlobError(ValueError):
@@ -74,10 +82,6 @@ def _translate(body: str, pattern: str) -> str:
     return "".join(out) if "{" in body else _decided("".join(out))
 
 
-_STAR = "[^/]*"
-_BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
-
-
 def _decided(expression: str) -> str:
     """Let a star that another one follows take the first place that fits, for good.
 
@@ -104,14 +108,6 @@ def _character_class(body: str, at: int, pattern: str) -> tuple[str, int]:
         raise GlobError(f"error parsing glob '{pattern}': unclosed character class; missing ']'")
     inner = body[begin:end].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
     return (f"[^/{inner}]" if negated else f"[{inner}]"), end + 1
-
-
-Behaviour = Literal["allow", "deny", "ask"]
-Source = Literal["config", "user_permanent", "user_reject"]
-"""In claude's words: a flag or the mode; a settings file that allows; one that denies."""
-
-_RULE = re.compile(r"(?P<tool>[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
-_BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Bash: one command in a shell of its own. Whatever it starts ends with it, or with its time.
+"""The Bash tool: one command in its own shell. Every process it starts ends with it, or when its time is up.
 
-A `cd` that succeeds and stays inside carries over to the next command; nothing else does.
+A successful `cd` inside the working directories carries over to the next command; nothing else does.
 """
 
 import shlex

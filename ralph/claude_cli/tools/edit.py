@@ -1,4 +1,4 @@
-"""Edit: one text replaced by another in a file that was read."""
+"""The Edit and Write tools: replacing text in a file that was read, writing a whole file, and the patch to report."""
 
 import re
 from collections.abc import Mapping
@@ -18,6 +18,20 @@ _TABS = re.compile(r"^\t+", re.MULTILINE)
 
 _NO_NEWLINE = "\\ No newline at end of file"
 
+_Change = tuple[int, int, int, int]
+"""Lines `old[a:b]` became `new[c:d]`."""
+NOT_READ = "File has not been read yet. Read it first before writing to it."
+CHANGED = (
+    "File has been modified since read, either by the user or by a linter. Read it again before attempting to write it."
+)
+CURRENT = " (file state is current in your context — no need to Read it back)"
+_STRAIGHT = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
+_OPENS_AFTER = set(" \t\n([{—–")
+
+_MARKDOWN = {".md", ".mdx"}
+"""Where spaces at the end of a line mean something; elsewhere a model's are taken off."""
+_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+
 
 def structured_patch(before: str, after: str) -> list[dict[str, object]]:
     """The hunks between two texts, with three lines of context."""
@@ -32,10 +46,6 @@ def _as_spaces(tabs: re.Match[str]) -> str:
 def _lines(text: str) -> list[str]:
     # Not `splitlines`, which takes a form feed or U+2028 for the end of a line.
     return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
-
-
-_Change = tuple[int, int, int, int]
-"""Lines `old[a:b]` became `new[c:d]`."""
 
 
 def _changes(old: list[str], new: list[str]) -> list[_Change]:
@@ -89,13 +99,6 @@ def _hunk(group: list[_Change], old: list[str], new: list[str]) -> dict[str, obj
 def _marked(mark: str, lines: list[str]) -> list[str]:
     marked = [mark + line.rstrip("\n") for line in lines]
     return [*marked, _NO_NEWLINE] if lines and not lines[-1].endswith("\n") else marked
-
-
-NOT_READ = "File has not been read yet. Read it first before writing to it."
-CHANGED = (
-    "File has been modified since read, either by the user or by a linter. Read it again before attempting to write it."
-)
-CURRENT = " (file state is current in your context — no need to Read it back)"
 
 
 class Write:
@@ -168,9 +171,6 @@ def _detail(
 
 # ruff: noqa: RUF001 - these letters are what the module is about
 
-_STRAIGHT = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"'})
-_OPENS_AFTER = set(" \t\n([{—–")
-
 
 def find_loosely(text: str, wanted: str) -> str:
     """The part of `text` that equals `wanted` but for its quotes; empty: there is none."""
@@ -193,12 +193,6 @@ def _curled(text: str, straight: str, opening: str, closing: str) -> str:
         (opening if before[at] in _OPENS_AFTER else closing) if letter == straight else letter
         for at, letter in enumerate(text)
     )
-
-
-_MARKDOWN = {".md", ".mdx"}
-"""Where spaces at the end of a line mean something; elsewhere a model's are taken off."""
-
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 
 
 class Edit:

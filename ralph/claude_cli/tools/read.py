@@ -1,4 +1,4 @@
-"""Read: a file, or some lines of it, with line numbers."""
+"""The Read tool, and the text files that Read, Edit and Write share: encodings, line endings, byte order marks."""
 
 import base64
 import codecs
@@ -18,6 +18,17 @@ _NUL = (
     "has NUL bytes in its first 8 KB: binary data, UTF-16/UTF-32 without a byte-order mark, or text with embedded NULs."
 )
 _LEGACY = "is not valid UTF-8: it uses a legacy encoding such as Windows-1252, Shift-JIS or GBK, or it is binary."
+
+_LARGEST = 256 * 1024
+_LARGEST_EVER = 64 * 1024 * 1024
+"""Beyond this not even a part is read: the file is taken into memory whole to find its lines."""
+_IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_BINARY = frozenset({
+    ".7z", ".a", ".bin", ".bmp", ".bz2", ".class", ".dat", ".db", ".deb", ".dll", ".dmg", ".doc", ".docx", ".dylib",
+    ".eot", ".exe", ".gz", ".ico", ".iso", ".jar", ".lib", ".m4a", ".mkv", ".mov", ".mp3", ".mp4", ".o", ".obj",
+    ".ogg", ".otf", ".pdf", ".ppt", ".pptx", ".pyc", ".pyo", ".rar", ".rpm", ".so", ".sqlite", ".sqlite3", ".tar",
+    ".tgz", ".tif", ".tiff", ".ttf", ".wasm", ".wav", ".webm", ".woff", ".woff2", ".xls", ".xlsx", ".xz", ".zip",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +104,6 @@ def refusal_to_write(file: TextFile) -> str:
         "-Encoding), or ask the user whether to convert it to UTF-8 first. To replace the whole file with new "
         "UTF-8 text anyway, delete it first, then Write it."
     )
-
-
-_LARGEST = 256 * 1024
-_LARGEST_EVER = 64 * 1024 * 1024
-"""Beyond this not even a part is read: the file is taken into memory whole to find its lines."""
-
-_IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
-_BINARY = frozenset({
-    ".7z", ".a", ".bin", ".bmp", ".bz2", ".class", ".dat", ".db", ".deb", ".dll", ".dmg", ".doc", ".docx", ".dylib",
-    ".eot", ".exe", ".gz", ".ico", ".iso", ".jar", ".lib", ".m4a", ".mkv", ".mov", ".mp3", ".mp4", ".o", ".obj",
-    ".ogg", ".otf", ".pdf", ".ppt", ".pptx", ".pyc", ".pyo", ".rar", ".rpm", ".so", ".sqlite", ".sqlite3", ".tar",
-    ".tgz", ".tif", ".tiff", ".ttf", ".wasm", ".wav", ".webm", ".woff", ".woff2", ".xls", ".xlsx", ".xz", ".zip",
-})  # fmt: skip
 
 
 class Read:

@@ -1,7 +1,7 @@
-"""ripgrep, which Grep and Glob search with: where it is found, how it runs, what it prints, and how it is cut short.
+"""ripgrep, which Grep and Glob search with: finding the program, running it, reading its output, and cutting it short.
 
-It runs in the place that is searched, as in Claude Code 2.1.325, so that globs begin there. It follows no link below
-that place. It reads files that a deny rule hides; what it says about them is dropped here.
+It runs in the folder that is searched, as in Claude Code 2.1.325, so globs are relative to that folder. It follows no
+link below it. It also reads files that a deny rule hides; their results are dropped here.
 """
 
 import base64

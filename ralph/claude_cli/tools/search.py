@@ -1,4 +1,4 @@
-"""Grep: lines, files or counts that match a regular expression."""
+"""The Grep tool (lines, files or counts that match a regular expression) and the Glob tool (files by name)."""
 
 import contextlib
 import time
@@ -21,6 +21,9 @@ _LONGEST_LINE = 500
 
 _MODES = ("content", "files_with_matches", "count")
 _NOT_SEARCHED = (".git", ".svn", ".hg", ".bzr", ".jj", ".sl")
+
+_MOST = 100
+"""Files that Glob names."""
 
 
 class Grep:
@@ -264,9 +267,6 @@ def _shortened(line: bytes, kind: str) -> str:
 
 def _files_word(count: int) -> str:
     return "file" if count == 1 else "files"
-
-
-_MOST = 100
 
 
 class GlobTool:

@@ -1,4 +1,4 @@
-"""Skill: fetch instructions by name; they follow as a message of their own."""
+"""The Skill tool: it loads instructions by name, which follow as a message of their own."""
 
 from collections.abc import Mapping
 
