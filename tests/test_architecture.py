@@ -59,7 +59,7 @@ ORDER: dict[str, str] = {
     "queue": (
         "database goals repos/remote < engine manifest merge/vet news paths repos/mirror rows < budget clone "
         "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline open "
-        "repos/prefetch < worker_state < admission merge/task < attempt scheduler < goal_task < serve"
+        "repos/prefetch < worker_state < admission merge/task run_events < attempt scheduler < goal_task < serve"
     ),
     "run": (
         "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare screen "

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -198,6 +198,26 @@ OWN_TRANSCRIPTS = {
     "demo": CLAUDE_TRANSCRIPT,
 }
 """What `--transcript auto` means for each of them."""
+OWN_FORMATS = ("claude", "codex", "rtf1", "plain")
+"""The transcripts of ours, by name; `agents/registry` has what reads them."""
+RUNNERS_GROUP, TRANSCRIPTS_GROUP = "ralph.runners", "ralph.transcripts"
+"""The entry points by which other packages bring agents and transcripts."""
+
+
+def agent_names() -> list[str]:
+    """Every agent that can be chosen; no other package's is loaded for that."""
+    return _names(OWN_TRANSCRIPTS, RUNNERS_GROUP)
+
+
+def transcript_names() -> list[str]:
+    """Every transcript that can be chosen."""
+    return _names(OWN_FORMATS, TRANSCRIPTS_GROUP)
+
+
+def _names(ours: Collection[str], group: str) -> list[str]:
+    from importlib.metadata import entry_points  # 20 ms that only a strange name is worth
+
+    return [*ours, *sorted({point.name for point in entry_points(group=group)} - set(ours))]
 
 
 SCRIPTED = "scripted:"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import cast, get_args
 
 from ralph.agents import claude, codex, custom
-from ralph.agents.base import AgentLog, AgentOptions, Runner
+from ralph.agents.base import RUNNERS_GROUP, TRANSCRIPTS_GROUP, AgentLog, AgentOptions, Runner
 from ralph.agents.claude import find_demo, find_ralph_claude
 from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.agents.codex import CodexTranscript
@@ -37,8 +37,6 @@ TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
 _OF_CLAUDE = ("system", "assistant", "user", "result", "rate_limit_event")
 _EVENTS = tuple(kind for kind in get_args(Event))
 _LONGEST = 2000
-RUNNERS_GROUP = "ralph.runners"
-TRANSCRIPTS_GROUP = "ralph.transcripts"
 
 _RUNNER_PARTS = (
     "path", "transcript", "reply", "required_tool", "permissions", "notice", "model", "launch", "follow_up",
@@ -103,16 +101,6 @@ def _believed(event: object) -> Event:
         return Meta({"invalid_event": f"{type(event).__name__}: {fault}"[:500]})
 
 
-def agent_names() -> list[str]:
-    """Every agent that can be chosen."""
-    return _names(AGENTS, RUNNERS_GROUP)
-
-
-def transcript_names() -> list[str]:
-    """Every transcript that can be chosen."""
-    return _names(TRANSCRIPTS, TRANSCRIPTS_GROUP)
-
-
 def find_runner(agent: str, options: AgentOptions, env: Mapping[str, str]) -> Runner:
     """Find an agent, one of ours or another package's."""
     if agent in AGENTS:
@@ -132,12 +120,6 @@ def find_transcript(name: str) -> Callable[[], Transcript]:
         make = cast("Callable[[], Transcript]", _load(TRANSCRIPTS_GROUP, name))
         ForeignTranscript(make())
     return lambda: ForeignTranscript(make())
-
-
-def _names(ours: Mapping[str, object], group: str) -> list[str]:
-    from importlib.metadata import entry_points  # 20 ms that only a strange name is worth
-
-    return [*ours, *sorted({point.name for point in entry_points(group=group)} - set(ours))]
 
 
 def _load(group: str, name: str) -> object:

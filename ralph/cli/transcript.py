@@ -14,6 +14,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from ralph.agents import registry
+from ralph.agents.base import transcript_names
 from ralph.agents.registry import TRANSCRIPTS, sniff
 from ralph.agents.transcript import Reader
 from ralph.core import ndjson
@@ -36,7 +37,7 @@ _Show = Callable[[Sequence[Event]], None]
 
 def retell(file: str, name: str, *, as_json: bool) -> None:
     """Write the events of a log to stdout, until it ends or nobody reads them any more."""
-    if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := registry.transcript_names()):
+    if name not in (_AUTO, *TRANSCRIPTS) and name not in (known := transcript_names()):
         raise UsageError(f"--transcript {name}: no such transcript", f"choose {', '.join([_AUTO, *known])}")
     outlet = Output(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
     console = Console(outlet)

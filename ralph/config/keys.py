@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from ralph.agents.base import AUTO
+from ralph.agents.base import AUTO, OWN_FORMATS, OWN_TRANSCRIPTS, agent_names, transcript_names
 from ralph.core.limits import Reasoning
 from ralph.core.text import did_you_mean, parse_count, parse_duration, parse_money
 
@@ -80,17 +80,13 @@ def _choice(*choices: str) -> Callable[[object], str]:
 
 
 def _agent(raw: object) -> str:
-    from ralph.agents import registry  # not for the table alone, which every command reads at its start
-
     word = _text(raw)
-    return word if word in registry.AGENTS else _choice(*registry.agent_names())(word)
+    return word if word in OWN_TRANSCRIPTS else _choice(*agent_names())(word)
 
 
 def _transcript(raw: object) -> str:
-    from ralph.agents import registry
-
     word = _text(raw)
-    return word if word in {AUTO, *registry.TRANSCRIPTS} else _choice(AUTO, *registry.transcript_names())(word)
+    return word if word in {AUTO, *OWN_FORMATS} else _choice(AUTO, *transcript_names())(word)
 
 
 def _reasoning(raw: object) -> Reasoning:

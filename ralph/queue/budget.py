@@ -2,15 +2,20 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from ralph.config import settings
+from ralph.core.goal import parse_goal
 from ralph.core.limits import DUST_USD, Limit, Limits
 from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.core.text import format_duration, format_money
 from ralph.core.usage import Spend
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget
+from ralph.queue.paths import QueuePaths
+from ralph.state.journal import Journal, Saved
 from ralph.system import clock
 
 _LEAST_USD, _LEAST_SECONDS = 0.0001, 1.0
@@ -155,3 +160,24 @@ def share_of(own: Limits, earlier: Spend, run: Spend, left: Budget) -> Share:
         flags.append(f"{Limit.DURATION}={max(left.seconds, _LEAST_SECONDS):.1f}s")
         lent.add(Limit.DURATION)
     return Share(tuple(flags), frozenset(lent))
+
+
+def share_of_goal(goal: BatchGoal, left: Budget, paths: QueuePaths, env: Mapping[str, str]) -> Share:
+    """What an attempt that starts now may use, where so much is left of the budget of all."""
+    earlier = Spend(goal.spent_usd, goal.spent_tokens)
+    if left == Budget() and earlier == Spend():
+        return Share()
+    saved = Journal(paths.run_directory(goal)).load()
+    run = Spend()
+    if isinstance(saved, Saved) and not saved.finished:
+        run = saved.run.spend
+        if saved.run.id == goal.run:  # a session that was cut off with its worker may be in the queue's figures alone
+            run = run.at_least(Spend(goal.cost_usd - goal.spent_usd, goal.tokens - goal.spent_tokens))
+    return share_of(_own_limits(goal, paths.clone(goal), env), earlier, run, left)
+
+
+def _own_limits(goal: BatchGoal, clone: Path, env: Mapping[str, str]) -> Limits:
+    """A goal's own limits, from wherever its child takes them."""
+    front_matter = parse_goal(goal.text, Path(goal.path)).front_matter
+    chosen = settings.load(env=env, root=clone, flags=goal.settings, front_matter=front_matter, goal=Path(goal.path))
+    return chosen.limits
