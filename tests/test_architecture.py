@@ -226,3 +226,46 @@ def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
         "low/second imports low/third: in low/ it stands left of it, or beside it",
         "stray: has no place in LAYERS",
     ]
+
+
+DEPTH, FAN_OUT, LONGEST_MODULE, LONGEST_FUNCTION = 13, 18, 450, 60
+LINES_A_MODULE = 210
+"""Lines of the package for each of its modules: few and deep ones."""
+SINGLE = 0.3
+"""The share of modules that only one other imports, at most."""
+EMPTY = 8
+"""Lines of a file that is hardly a module: a folder's docstring, a door."""
+
+
+def test_the_package_stays_one_that_a_stranger_can_read() -> None:
+    files = {str(file.relative_to(PACKAGE).with_suffix("")): file for file in PACKAGE.rglob("*.py")}
+    uses = {name: _used_by(name, file, files) for name, file in files.items()}
+    texts = {name: file.read_text() for name, file in files.items()}
+    lines = {name: len(text.splitlines()) for name, text in texts.items()}
+    modules = [name for name, length in lines.items() if length > EMPTY]
+    single = [name for name in modules if sum(name in used for used in uses.values()) == 1]
+    order = list(graphlib.TopologicalSorter(uses).static_order())  # raises CycleError
+    depth: dict[str, int] = {}
+    for name in order:
+        depth[name] = max((depth[used] + 1 for used in uses[name]), default=0)
+    classes: dict[str, list[str]] = {}
+    faults = [f"{name} imports {len(used)} modules of ours" for name, used in uses.items() if len(used) > FAN_OUT]
+    faults += [f"{name} is {deep} imports deep" for name, deep in depth.items() if deep > DEPTH]
+    faults += [f"{name} has {length} lines" for name, length in lines.items() if length > LONGEST_MODULE]
+    faults += [f"{name} ends in -ing" for name in files if name.endswith("ing")]
+    for name, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION:
+                faults.append(f"{name}: {node.name} has more than {LONGEST_FUNCTION} lines")
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                classes.setdefault(node.name, []).append(name)
+    faults += [f"class {kind} is in {' and '.join(places)}" for kind, places in classes.items() if len(places) > 1]
+    assert not faults, "\n".join(faults)
+    assert len(modules) <= sum(lines.values()) / LINES_A_MODULE
+    assert len(single) <= SINGLE * len(modules), sorted(single)
+
+
+def _used_by(name: str, file: Path, files: Mapping[str, Path]) -> set[str]:
+    targets = (target.partition(".") for target in imports(file, PACKAGE))
+    found = {_file_of(inner, files) for library, _, inner in targets if library == PACKAGE.name}
+    return {each for each in found if each != name and not each.endswith("__init__")}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ralph.queue.manifest import Batch, Wishes
     from ralph.queue.news import Budget
     from ralph.queue.open import QueueAddress
-    from ralph.queue.worker_state import Rules
+    from ralph.queue.worker_state import WorkerRules
 
 
 @flags.settings("add")
@@ -120,16 +120,16 @@ def read(sources: Sequence[Path], said: "Wishes", place: "QueueAddress") -> "Bat
     return batch
 
 
-def worker_rules(place: "QueueAddress", merge: "MergeMode | None", *, merge_unproven: bool) -> "Rules":
+def worker_rules(place: "QueueAddress", merge: "MergeMode | None", *, merge_unproven: bool) -> "WorkerRules":
     from ralph.config.settings import DOTENV
     from ralph.queue.goals import MergeMode
-    from ralph.queue.worker_state import Rules
+    from ralph.queue.worker_state import WorkerRules
 
     env = {name: value for name, value in place.env.items() if name != "RALPH_DB"}  # it may hold a password
     # An agent can write a .env into its clone, where git may ignore it: nothing in there decides about a goal.
     env |= {DOTENV: "no", "RALPH_DIR": str(place.ralph_dir)}  # which may have been said from where we stand
     env |= {"RALPH_NOTIFY": "none"}  # whoever is away is told of goals, not of each attempt at one
-    return Rules(env, merge or MergeMode.DIRECT, merge_unproven)
+    return WorkerRules(env, merge or MergeMode.DIRECT, merge_unproven)
 
 
 def batch_budget(place: "QueueAddress", cost: str | None, tokens: str | None, time: str | None) -> "Budget":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ralph.queue.news import Budget, Bulletin, Worked
     from ralph.queue.open import QueueAddress
     from ralph.queue.store import Store
-    from ralph.queue.worker_state import Rules
+    from ralph.queue.worker_state import WorkerRules
     from ralph.system.signals import Signals
 
 Max = Annotated[str | None, flags.setting("max")]
@@ -127,7 +127,7 @@ class _Order:
     """What the user wants of a queue worker."""
 
     place: "QueueAddress"
-    rules: "Rules"
+    rules: "WorkerRules"
     budget: "Budget"
     command: str
     """What goes on with the queue as it was worked on, whose goals are in it by then."""

@@ -158,7 +158,7 @@ class BatchGoal:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class GoalFigures:
     """What each goal that is done has used."""
 
     cost_usd: Sequence[float] = ()

@@ -17,7 +17,7 @@ from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.scheduler import QueueWorker, WorkOrder
 from ralph.queue.store import Store
-from ralph.queue.worker_state import AccountGate, BulletinWriter, Rules, WorkerKit, WorkerState
+from ralph.queue.worker_state import AccountGate, BulletinWriter, WorkerKit, WorkerRules, WorkerState
 from ralph.system.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
@@ -26,7 +26,7 @@ _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
 
 def serve(
     order: WorkOrder,
-    rules: Rules,
+    rules: WorkerRules,
     store: Store,
     *,
     db: str,

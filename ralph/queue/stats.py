@@ -11,15 +11,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ralph.core.secrets import without_login
 from ralph.core.text import format_duration, format_money, plural
-from ralph.queue.goals import (
-    BatchGoal,
-    Comment,
-    CommentKind,
-    Figures,
-    State,
-    waits_in_vain,
-    whole_order,
-)
+from ralph.queue.goals import BatchGoal, Comment, CommentKind, GoalFigures, State, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, GoalStatus
 
 LEAST = 3
@@ -78,7 +70,7 @@ class Forecast:
 
 def forecast(
     goals: Sequence[BatchGoal],
-    done: Figures,
+    done: GoalFigures,
     slots: int,
     sights: Mapping[int, GoalStatus] | None = None,
     now: float = 0.0,
@@ -105,15 +97,17 @@ def forecast(
     )
 
 
-def foretold(goals: Sequence[BatchGoal], done: Figures, bulletin: Bulletin) -> Forecast | None:
+def foretold(goals: Sequence[BatchGoal], done: GoalFigures, bulletin: Bulletin) -> Forecast | None:
     """The same for a queue that is worked on, as its worker tells of it."""
     return forecast(goals, done, bulletin.slots, bulletin.sights, bulletin.at)
 
 
-def figures_of(goals: Iterable[BatchGoal]) -> Figures:
+def figures_of(goals: Iterable[BatchGoal]) -> GoalFigures:
     """What goals that are done have used, where all goals are at hand; `Store.figures` asks the database for it."""
     done = [goal for goal in goals if goal.state is State.DONE]
-    return Figures([goal.cost_usd for goal in done], [goal.tokens for goal in done], [goal.seconds for goal in done])
+    return GoalFigures(
+        [goal.cost_usd for goal in done], [goal.tokens for goal in done], [goal.seconds for goal in done]
+    )
 
 
 def left_of(bulletin: Bulletin) -> Budget:

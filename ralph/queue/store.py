@@ -26,17 +26,7 @@ from ralph.queue.database import (
     reading,
     still_there,
 )
-from ralph.queue.goals import (
-    ACTIVE,
-    RALPH,
-    BatchGoal,
-    Comment,
-    CommentKind,
-    Figures,
-    State,
-    Submission,
-    may_become,
-)
+from ralph.queue.goals import ACTIVE, RALPH, BatchGoal, Comment, CommentKind, GoalFigures, State, Submission, may_become
 from ralph.queue.news import Bulletin, News, decoded
 from ralph.queue.submit import Submitted, take_in
 
@@ -104,12 +94,12 @@ class Store:
         with self._look() as connection:
             return {State(str(state)): int(count) for state, count in connection.execute(counted)}
 
-    def figures(self) -> Figures:
+    def figures(self) -> GoalFigures:
         """What each goal that is done has used."""
         used = sa.select(GOALS.c.cost_usd, GOALS.c.tokens, GOALS.c.seconds).where(GOALS.c.state == State.DONE)
         with self._look() as connection:
             rows = connection.execute(used).all()
-        return Figures([row.cost_usd for row in rows], [row.tokens for row in rows], [row.seconds for row in rows])
+        return GoalFigures([row.cost_usd for row in rows], [row.tokens for row in rows], [row.seconds for row in rows])
 
     def names(self) -> set[str]:
         """The names of all goals."""

@@ -28,7 +28,7 @@ MOMENT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class WorkerRules:
     """What holds for every goal of a queue worker."""
 
     env: Mapping[str, str]
@@ -246,7 +246,7 @@ class WorkerKit:
     repositories: Repositories
     gate: AccountGate
     controls: WorkerState
-    rules: Rules
+    rules: WorkerRules
     purse: BatchBudget
 
 

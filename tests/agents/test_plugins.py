@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ralph.agents.base import OWN_FORMATS, OWN_TRANSCRIPTS
+from ralph.agents.registry import AGENTS, TRANSCRIPTS
 from tests.support.git_repos import commits
 from tests.support.goals import result, write_goal
 from tests.support.ralph_process import Finished, Ralph
@@ -128,3 +130,8 @@ def test_a_transcript_that_raises_ends_no_run(ralph: Ralph, tmp_path: Path) -> N
     assert {"invalid_event": "Usage: usage.total_tokens is not a count"} in told
     assert {"transcript_fault": "KeyError: 'flush'"} in told
     assert ("SYS", "bad") in [(event["tag"], event["text"]) for event in done.events_of("text")]
+
+
+def test_the_names_of_our_own_are_those_of_the_registry() -> None:
+    """They are written twice, so that settings are read without loading any agent."""
+    assert (set(OWN_TRANSCRIPTS), set(OWN_FORMATS)) == (set(AGENTS), set(TRANSCRIPTS))

@@ -17,7 +17,7 @@ from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.store import open_store
-from ralph.queue.worker_state import AccountGate, Rules, WorkerKit, WorkerState
+from ralph.queue.worker_state import AccountGate, WorkerKit, WorkerRules, WorkerState
 
 TEXT = "## Objective\nx\n"
 
@@ -38,7 +38,7 @@ def kit(tmp_path: Path) -> Iterator[WorkerKit]:
         repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
         gate=AccountGate(time.time),
         controls=controls,
-        rules=Rules({}),
+        rules=WorkerRules({}),
         purse=BatchBudget(Budget(), store.goals()),
     )
     store.close()

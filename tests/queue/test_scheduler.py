@@ -17,7 +17,7 @@ from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.scheduler import QueueWorker, WorkOrder
 from ralph.queue.store import Store, open_store
-from ralph.queue.worker_state import AccountGate, BulletinWriter, Rules, WorkerKit, WorkerState
+from ralph.queue.worker_state import AccountGate, BulletinWriter, WorkerKit, WorkerRules, WorkerState
 from ralph.system.signals import Signals
 
 
@@ -55,7 +55,7 @@ def test_what_a_goal_uses_that_ends_before_the_first_turn_counts(tmp_path: Path)
         repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
         gate=AccountGate(time.time),
         controls=controls,
-        rules=Rules({}),
+        rules=WorkerRules({}),
         purse=BatchBudget(order.budget, store.goals()),
     )
     worker = QueueWorker(
