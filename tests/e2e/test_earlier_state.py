@@ -187,7 +187,8 @@ def test_a_bulletin_and_the_records_of_steps_are_written_as_they_were_read(queue
         kind = {"attempt": AttemptResult, "merge": MergeResult}.get(step)
         if kind is not None:
             record = json.loads(output)
-            assert json.loads(ndjson.encode(to_record(from_record(kind, record)))) == record, step
+            written = json.loads(ndjson.encode(to_record(from_record(kind, record))))
+            assert written.items() >= record.items(), f"{step}: it may only gain keys"
 
 
 def test_run_json_keeps_its_keys_and_values(ralph: Ralph, bin_dir: Path, repo: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ralph.config.paths import repo_key
-from ralph.core.reason import Reason
+from ralph.core.reason import Cause, Reason
 from ralph.queue.database import default_url
 from ralph.queue.goals import State
 from ralph.queue.open import sole_worker
@@ -464,26 +464,34 @@ def test_the_text_of_what_was_cut_off_may_change(cut_off: Path, queued: Path, wo
 @pytest.mark.parametrize(
     ("facts", "step"),
     [
-        ({"reason": "no such repository"}, "mend that, then: ralph-runs retry g2"),
+        ({"why": Reason("no such repository")}, "mend that, then: ralph-runs retry g2"),
         (
-            {"reason": "limit reached: 3 iterations", "starts": 1},
+            {"why": Reason("limit reached: 3 iterations", Cause.LIMIT), "starts": 1},
             "raise it in {file}, then: ralph-runs run {file}; the queue keeps the text that it was given",
         ),
         (
-            {"reason": "limit reached: 3 iterations", "starts": 1, "settings": {"max_iterations": "3"}},
+            {
+                "why": Reason("limit reached: 3 iterations", Cause.LIMIT),
+                "starts": 1,
+                "settings": {"max_iterations": "3"},
+            },
             "raise it in the manifest or the flag that sets it, then run the same command again",
         ),
         (
-            {"reason": "not proven: --merge-unproven merges it", "starts": 1, "unmerged": {"proven": False}},
+            {
+                "why": Reason("not proven: --merge-unproven merges it", Cause.UNPROVEN),
+                "starts": 1,
+                "unmerged": {"proven": False},
+            },
             "merge it without proof: ralph-runs retry g2, then: ralph-runs run --merge-unproven;"
             " or commit a .ralph/check to its main branch, then: ralph-runs retry g2; it is worked on once more",
         ),
         (
-            {"reason": "main is protected", "starts": 1, "unmerged": {"proven": True}},
+            {"why": Reason("main is protected"), "starts": 1, "unmerged": {"proven": True}},
             "clear what is in the way, then: ralph-runs retry g2; only the merge is done again",
         ),
         (
-            {"reason": "stalled", "starts": 4},
+            {"why": Reason("stalled"), "starts": 4},
             "see what it did: ralph-runs logs g2; say what to do: ralph-runs comment g2 '...';"
             " then: ralph-runs retry g2",
         ),
