@@ -114,7 +114,7 @@ def run_goal(run: Run, ws: Workspace) -> RunResult:
                 result = _limited(run.noted(*notes), limit)
             case Blocked(reason, hint):
                 _tell_failure(reason, report, ws)
-                result = _blocked(run, reason, hint)
+                result = _blocked(run.noted(*notes), reason, hint)
             case Finished(answer, blocked):
                 tries, (run, result) = Tries(), _finished(run, answer, blocked, notes, ws)
     return result
@@ -267,7 +267,9 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], ws: Workspace)
     message = commit_message(goal=run.goal, run=run.id, iteration=number, answer=answer, spend=run.spend)
     committed = ws.tree.commit(message)
     iteration = Iteration(number, timestamp(ws.clock.now()), answer.summary, committed.sha, answer.verdict)
-    run = run.after(iteration).noted(*notes)
+    # Its session was told of all guidance: so it stands also if the check is cut off, and the claim is judged later.
+    told = tuple(guidance.told_once_more() for guidance in run.guidance)
+    run = run.after(iteration).noted(*notes).with_guidance(told)
     if run.unchecked_claim is None:
         run = _take_stock(run, answer, ws)
     # Side by side: between the two an iteration would count that the saved notes and check do not know of.
@@ -287,10 +289,9 @@ def _acknowledged(run: Run, answer: Answer, ws: Workspace) -> Run:
     """See which guidance the summary acknowledges, as it was asked to; the rest is told again, a few times."""
     if not run.guidance:
         return run
-    told = [guidance.told_once_more() for guidance in run.guidance]
     # A DONE in one word has no room for a receipt: if it holds, who claimed it knew what was asked.
     done = answer.verdict is Verdict.DONE and (run.check is None or run.check.passed)
-    receipts = [(item, item.receipt_in(answer.summary, done=done)) for item in told]
+    receipts = [(item, item.receipt_in(answer.summary, done=done)) for item in run.guidance]
     for item, receipt in receipts:
         ws.observe(Guided(item.number, item.text, receipt))
     run = run.with_guidance(tuple(item for item, receipt in receipts if receipt is Receipt.MISSING))

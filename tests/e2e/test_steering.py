@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import pytest
 from ralph.core.guidance import Act
 from ralph.state.inbox import Inbox
 from tests.support import tools
-from tests.support.git_repos import commits, make_repo
+from tests.support.git_repos import commit_all, commits, make_repo
 from tests.support.goals import result, run_directory, write_check, write_goal
 from tests.support.ralph_process import Event, Finished, Ralph, RunningRalph
 from tests.support.scripted_agent import ClaudeScript, Step, run, summary, write
@@ -117,6 +118,26 @@ def test_guidance_for_a_run_that_is_not_live_waits_for_its_next_start(
 
     assert "now the index" in agent.heard[0]
     assert fates(done) == [(1, "received"), (1, "acknowledged")]
+
+
+def test_a_claim_that_was_made_with_guidance_holds_after_a_cut(
+    repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    """The session was told: a start that finds its claim unchecked must not put it off for a session more."""
+    claude_script([summary("One.")])
+    assert ralph("run", "goal.md", "--max-iterations", "1").exit_code == 4
+    assert ralph("tell", "goal.md", "now the index").exit_code == 0
+    write_check(repo, f"#!/bin/sh\ntest -e {world}/go && exit 0\ntouch {world}/checking; sleep 300\n")
+    commit_all(repo, "A check")
+    agent = claude_script([summary("DONE")], [summary("never asked")])
+    with ralph.start("run", "goal.md", "--json", "--max-iterations", "2") as running:
+        wait_until((world / "checking").exists, "the check")
+        running.send(signal.SIGINT)
+        assert running.wait().exit_code == 130
+
+    (world / "go").touch()
+    again = ralph("run", "goal.md", "--json", "--max-iterations", "2")
+    assert (again.exit_code, len(agent.heard), result(repo)["proven"]) == (0, 1, True), again
 
 
 @pytest.mark.long
