@@ -1,4 +1,4 @@
-"""`ralph config`: every setting with its value and where that came from; `ralph config set` changes one."""
+"""`ralph config` and `ralph trust`: every setting with its value and origin, and whether `.envrc` is trusted."""
 
 from pathlib import Path
 from typing import Annotated, cast

@@ -1,4 +1,4 @@
-"""`ralph status`: the live runs, and those of this repository."""
+"""`ralph status`, `tell`, `pause`, `resume`, `stop` and `wake`: look at runs, and speak to one that is under way."""
 
 import time
 from dataclasses import asdict, dataclass, replace

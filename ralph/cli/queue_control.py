@@ -1,4 +1,4 @@
-"""`ralph-runs queue`, `retry`, `cancel`, `wake`, `comment`, `tell`: what the user decides about goals."""
+"""`ralph-runs queue`, `retry`, `cancel`, `wake`, `comment`, `tell`, `pause`, `resume`: what the user decides."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""`ralph-runs list` and `show`: the queue, and one goal of it."""
+"""`ralph-runs list`, `show` and `logs`: the queue, one goal of it, and what its latest run did."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""`ralph-runs gc`: what of a queue can go, how much that frees, what stays and why."""
+"""`ralph-runs stats` and `gc`: what a queue has come to, and what of its files can go."""
 
 import contextlib
 import shlex

@@ -1,4 +1,4 @@
-"""`ralph-runs run` and `work`: a queue worker, until its queue is drained or until it is stopped."""
+"""`ralph-runs run`, `work` and `watch`: a queue worker, and the dashboard of one that runs elsewhere."""
 
 import shlex
 import sys

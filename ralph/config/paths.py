@@ -1,9 +1,4 @@
-"""The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
-
-$RALPH_DIR/runs/<repo key>/.lock, .archive/
-$RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, summary.md,
-                                   events.ndjson, steering.jsonl, envrc, snapshot/, logs/}
-"""
+"""Where ralph keeps its files: its own directory, the configuration files, and the key of a repository in it."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""One pursuit of a goal as a value: each step returns a new one."""
+"""A run of a goal as a value, its history, and the commit messages it is rebuilt from; each step returns a new one."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""How people write durations, money and counts, and how ralph writes them back."""
+"""Words about numbers, times and lists; quotes, fences and suggestions: how ralph writes what it says."""
 
 import functools
 import math

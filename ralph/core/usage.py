@@ -1,4 +1,4 @@
-"""Dollars for tokens, by a table of list prices. A model that is not in the table has no price: none is guessed."""
+"""What sessions use: tokens and cost as agents report them, and prices from a table. No price is guessed."""
 
 import functools
 import re

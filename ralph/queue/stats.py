@@ -1,4 +1,4 @@
-"""What the goals that are left will probably take, by those that are done. Pure: no I/O, no clock.
+"""What the goals of a queue have come to, and what those that are left will probably take. Pure: no I/O, no clock.
 
 Goals differ: what is said is a range, and nothing at all before three have been done. What gets stuck is in no figure.
 """

@@ -1,4 +1,4 @@
-"""What someone who is away is told of a run: how it ended, and that it waits for a quota."""
+"""Who is told of every event: the recorder (stamps, journals and shows it), and whoever is away from the screen."""
 
 import contextlib
 import sys

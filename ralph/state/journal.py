@@ -1,4 +1,4 @@
-"""The run directory: locked, versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
+"""The run directory: versioned, atomic. Raw logs, events, progress, result; authority over all but the commits.
 
 $RALPH_DIR/runs/<repo key>/.lock, .archive/
 $RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, summary.md,
