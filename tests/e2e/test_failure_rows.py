@@ -12,12 +12,12 @@ import pytest
 from tests.support import tools
 from tests.support.api_replies import Fail, Reply, Say, Stall, text, tool
 from tests.support.git_repos import commits
-from tests.support.goals import raw_logs, result, run_directory, write_goal
+from tests.support.goals import raw_logs, result, run_directory, write_check, write_goal
 from tests.support.messages_api import ServeMessages
 from tests.support.ports import free_port
 from tests.support.ralph_process import Finished, Ralph
 from tests.support.real_claude import claude_env
-from tests.support.scripted_agent import ClaudeScript, Step, api_error, hang, kill_self, say, summary
+from tests.support.scripted_agent import ClaudeScript, Step, api_error, hang, kill_self, say, summary, write
 from tests.support.scripted_agent import exit as exit_with
 from tests.support.waiting import wait_until
 
@@ -174,3 +174,13 @@ def test_an_overloaded_api_is_tried_again_after_a_while(repo: Path, ralph: Ralph
     assert waiting["reason"].startswith("overloaded")
     assert waiting["end"] == "overloaded"
     assert result(repo)["iterations"] == 1
+
+
+def test_a_blocked_run_keeps_what_it_has_to_tell_its_next_session(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    write_check(repo)
+    claude_script([write(".ralph/check", "#!/bin/sh\n"), api_error(401, "Not logged in", "authentication_failed")])
+    assert ralph("run", "goal.md").exit_code == 6
+    (note,) = json.loads((run_directory(repo) / "run.json").read_text())["notes"]
+    assert ".ralph/check" in note
