@@ -16,6 +16,8 @@ SIGINT = int(signal.SIGINT)
 _TO_STOP = 1.0
 """Seconds in which the kernel stops whom it will stop: of a job that no shell waits for it stops nobody."""
 _LOOK = 0.02
+_LONGEST_WAIT = 0.5
+"""Seconds of one wait for something in a queue: so late, at most, a signal is heeded that came as it began."""
 
 T = TypeVar("T")
 
@@ -103,7 +105,9 @@ class SignalSafeQueue(Generic[T]):
         while True:
             with contextlib.suppress(IndexError):
                 return self._things.popleft()
-            if not self._news.acquire(timeout=max(end - time.monotonic(), 0.0)):
+            left = max(end - time.monotonic(), 0.0)
+            # In short waits: Python runs no handler of a signal that comes just before one begins until that is over.
+            if not self._news.acquire(timeout=min(left, _LONGEST_WAIT)) and left <= _LONGEST_WAIT:
                 raise queue.Empty
 
     def get_nowait(self) -> T:
