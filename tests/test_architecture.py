@@ -91,7 +91,7 @@ DOORS: dict[str, str] = {
     "termios": "ui",
     "threading": "claude_cli queue system ui dashboard/actions dashboard/lines dashboard/screen",
     "tomli_w": "config",
-    "typer": "cli run/check_command",
+    "typer": "cli",
     "yaml": "core/goal",
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}  # of os
@@ -154,7 +154,7 @@ def violations(
 
 
 def _is_ranked(name: str, order: Mapping[str, str]) -> bool:
-    """Tell whether a file must have a place in the order of its folder; an `__init__` that holds nothing need not."""
+    """Tell whether a file must have a place in the order of its folder; an `__init__` need not."""
     return name.partition("/")[0] in order and not name.endswith("/__init__")
 
 

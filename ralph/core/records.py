@@ -2,7 +2,7 @@
 
 A record is an object with a key for each field of its class. A key that is missing or null stands for the field's
 default, and unknown keys are ignored, so that versions of ralph can read each other's files. An event has its `type`
-besides; tool, usage and meta events have RTF1's shape (docs of the transcript format), the others are flat.
+besides; tool, usage and meta events have RTF1's shape (docs/rtf1.md), the others are flat.
 """
 
 import dataclasses

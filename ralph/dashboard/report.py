@@ -271,7 +271,8 @@ def _way_out(goal: BatchGoal) -> tuple[NextStep, ...]:
     if goal.starts == 0:
         return (NextStep("mend that, then: ", again),)
     if goal.why.cause is Cause.LIMIT:
-        if any(name in goal.settings for name in _LIMITS):
+        reached = goal.why.limit.removeprefix("--").replace("-", "_")  # unknown of a goal that an earlier ralph left
+        if any(name in goal.settings for name in ([reached] if reached else _LIMITS)):
             return (NextStep("raise it in the manifest or the flag that sets it, then run the same command again"),)
         kept = "; the queue keeps the text that it was given"
         return (NextStep(f"raise it in {goal.path}, then: ", ("run", shlex.quote(goal.path)), kept),)

@@ -6,6 +6,7 @@ from ralph.agents.registry import TRANSCRIPTS
 from ralph.core.events import CheckEnded, Event, IterationEnded, RunStarted, Usage, Waiting
 from ralph.core.failures import End
 from ralph.core.status import RunStatus
+from ralph.core.text import exit_words
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
 from ralph.queue.goals import BatchGoal
@@ -107,5 +108,5 @@ def _judged(check: CheckEnded) -> str:
     if check.exit_code == 0:
         return "green"
     lines = [line.strip() for line in check.output.splitlines() if line.strip()]
-    how = "out of time" if check.exit_code is None else f"exit {check.exit_code}"
+    how = "out of time" if check.exit_code is None else exit_words(check.exit_code)
     return f"red ({how})" + (f": {lines[-1]}" if lines else "")

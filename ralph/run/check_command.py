@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import typer
-
 from ralph.config import paths, settings
 from ralph.config.environment import Beginning, agent_environment, passed_over, stands
 from ralph.config.trust import refuse_sessions
@@ -67,7 +65,7 @@ def _environment(
         )
     said = [*passed_over(repo.root, env), *([f".envrc: {around.header}"] if around.header else [])]
     for line in said:
-        typer.echo(visible(line), err=True)
+        print(visible(line), file=sys.stderr)
     return around.env
 
 
@@ -102,5 +100,5 @@ def _tell(name: str, check: Check, report: CheckReport, *, as_json: bool) -> int
         sys.stdout.write(ndjson.encode(document) + "\n")
     else:
         ended = "ran out of time" if report.exit_code is None else f"exit {report.exit_code}"
-        typer.echo(visible(f"{check.label}: {ended} after {format_duration(report.seconds)}"), err=True)
+        print(visible(f"{check.label}: {ended} after {format_duration(report.seconds)}"), file=sys.stderr)
     return 0 if report.exit_code == 0 else 1

@@ -14,7 +14,7 @@ from ralph.core.ndjson import Oversized, lines_in
 from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
 from ralph.core.status import StatusFold
 from ralph.core.summary import Rhythm, Summary
-from ralph.core.text import format_money, timestamp
+from ralph.core.text import few, format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.git.repo import Repo, open_repo
 from ralph.run import summarizer
@@ -311,7 +311,7 @@ def find_run(prepared: Prepared, journal: Journal) -> Saved | None:
     if unfinished is not None:
         refuse_mismatch(unfinished, prepared)
     elif not prepared.flags.allow_dirty and (dirty := prepared.repo.dirty_paths(goal.path)):
-        shown = ", ".join(dirty[:5]) + (f" and {len(dirty) - 5} more" if len(dirty) > 5 else "")
+        shown = few(dirty, 5)
         raise UsageError(
             f"the working tree has changes: {shown}",
             "commit or stash them, or let them join the first commit with --allow-dirty",

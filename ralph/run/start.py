@@ -106,7 +106,7 @@ def _loop(start: _Start) -> int:
         fault = RalphError(error.message, error.hint) if late else error
         _end_in_fault(start, fault)
         raise fault from error
-    except Exception as error:  # a bug: it is written down how the run ended, and goes on its way
+    except Exception as error:  # a bug: record how the run ended, then let the program report it
         _end_in_fault(start, error)
         raise
     record.save(result.run, result.exit_code, durable=True)

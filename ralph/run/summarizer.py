@@ -11,6 +11,7 @@ from ralph.core.events import SummaryWritten, Tag, Text
 from ralph.core.failures import TABLE, Policy
 from ralph.core.run import Held, Run
 from ralph.core.summary import Rhythm, Summary, written
+from ralph.core.text import few
 from ralph.core.verdict import Reply, Verdict
 from ralph.run.session import MeteredObserver, SessionReport
 from ralph.system.clock import VisibleWait
@@ -118,7 +119,7 @@ def _tell_deeds(before: Collection[str], ws: SummaryWorkspace) -> None:
     for path in held.secrets:
         ws.observe(Text(Tag.SYS, f"the summarizer itself committed what looks like a secret: {path}"))
     if changed := [path for path in ws.tree.changes() if path not in before]:
-        shown = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
+        shown = few(changed, 5)
         ws.observe(Text(Tag.SYS, f"the summarizer was to change nothing, but did: {shown}; the next commit holds it"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ralph.config.environment import AgentEnvironment, Beginning, agent_environment, passed_over, stands
 from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
 from ralph.core.events import RunEnded, Tag, Text
-from ralph.core.text import timestamp
+from ralph.core.text import few, timestamp
 from ralph.core.verdict import Reply
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
 from ralph.run.observers import Recorder, note_on_stderr
@@ -200,7 +200,7 @@ def _unseen(left_out: Mapping[str, LeftOut]) -> list[str]:
     lines: list[str] = []
     for why in LeftOut:
         paths = [path for path, reason in left_out.items() if reason is why]
-        shown = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        shown = few(paths, 5)
         lines += [f"not shown to the scout ({why}): {shown}"] if paths else []
     return lines
 

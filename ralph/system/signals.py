@@ -17,7 +17,7 @@ _TO_STOP = 1.0
 """Seconds in which the kernel stops whom it will stop: of a job that no shell waits for it stops nobody."""
 _LOOK = 0.02
 _LONGEST_WAIT = 0.5
-"""Seconds of one wait for something in a queue: so late, at most, a signal is heeded that came as it began."""
+"""Seconds of a single wait, and so the longest delay of a signal that arrives as it begins."""
 
 T = TypeVar("T")
 
@@ -106,7 +106,8 @@ class SignalSafeQueue(Generic[T]):
             with contextlib.suppress(IndexError):
                 return self._things.popleft()
             left = max(end - time.monotonic(), 0.0)
-            # In short waits: Python runs no handler of a signal that comes just before one begins until that is over.
+            # In short waits: a signal that arrives just before a wait does not interrupt it, and Python runs the
+            # handler only when the wait is over.
             if not self._news.acquire(timeout=min(left, _LONGEST_WAIT)) and left <= _LONGEST_WAIT:
                 raise queue.Empty
 

@@ -479,6 +479,14 @@ def test_the_text_of_what_was_cut_off_may_change(cut_off: Path, queued: Path, wo
         ),
         (
             {
+                "why": Reason("limit reached: --duration", Cause.LIMIT, "--duration"),
+                "starts": 1,
+                "settings": {"max_cost": "5"},
+            },
+            "raise it in {file}, then: ralph-runs run {file}; the queue keeps the text that it was given",
+        ),
+        (
+            {
                 "why": Reason("not proven: --merge-unproven merges it", Cause.UNPROVEN),
                 "starts": 1,
                 "unmerged": {"proven": False},
