@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Where it is set, every process of pytest compiles all tests anew: 9.7 s to collect most of them instead of 3.5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test long demo check format soak sweep fuzz bench pictures lock tools wheel clean
+.PHONY: test long demo check format soak sweep fuzz bench pictures docs reference release-check lock tools wheel clean
 
 # A first look, on a machine that has nothing yet: ralph on a throwaway repository, with a script in the model's place.
 demo: $(VENV)/.installed
@@ -72,9 +72,21 @@ wheel: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
-# The recordings in README, made anew: real terminals, a model of ours on loopback; a minute.
+# The recordings in docs/pictures, made again: real terminals, a model of ours on loopback; a minute.
 pictures: $(VENV)/.installed
 	$(BIN)/python -m pictures
+
+# The documentation as a site: open site/index.html. A broken link fails it.
+docs: $(VENV)/.installed
+	$(BIN)/python tools/site.py site
+
+# The tables in docs/ that the code defines.
+reference: $(VENV)/.installed
+	$(BIN)/python -m tools.reference
+
+# What must hold before a version is tagged: build, fresh install, licences, documentation. About a minute; needs the index.
+release-check: $(VENV)/.installed
+	$(BIN)/python -m tools.release
 
 # UPGRADE=--upgrade takes the newest versions; without it only what pyproject.toml or dev.in changed moves.
 lock: $(VENV)/.locked
@@ -84,7 +96,7 @@ lock: $(VENV)/.locked
 	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(FUZZ_LOCK) requirements/fuzz.in
 
 clean:
-	rm -rf $(VENV) dist .flakes .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist site .flakes .hypothesis .pytest_cache .ruff_cache
 
 # --no-deps: the lock is whole. Left to resolve, pip 23.2 meets an extra that the lock leaves out (`psycopg[binary]`),
 # looks for the newest version of it, and then misses that version's hash.

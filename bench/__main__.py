@@ -8,7 +8,6 @@ import argparse
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bench.judging import TRIES, far_off
 from bench.peers import Peers
 from bench.report import Measured
 from bench.sections import SECTIONS, Section
+from ralph.ui.progress import ProgressScreen
 
 RALPH = Path(sys.executable).with_name("ralph")
 
@@ -87,14 +87,14 @@ def _figures(place: Arena, section: Section) -> Sequence[Figure]:
 
 def _measured(place: Arena, section: Section, commit: str, brief: bool) -> Measured:
     """Measure a section and print it. One that fails doesn't cost the others their run."""
-    begun, load, figures, failure = time.monotonic(), os.getloadavg()[0], list[Figure](), ""
-    try:
-        figures = section.measure(place, brief)
-    except Unmeasurable as error:
-        failure = str(error)
+    load, figures, failure = os.getloadavg()[0], list[Figure](), ""
+    with ProgressScreen(sys.stderr, os.environ).shown(f"measuring {section.title}"):
+        try:
+            figures = section.measure(place, brief)
+        except Unmeasurable as error:
+            failure = str(error)
     measured = Measured(section.title, commit, figures, load, os.getloadavg()[0], failure)
     print(report.section_text(measured), flush=True)
-    print(f"{section.title}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
     return measured
 
 

@@ -7,8 +7,9 @@
  *   line    one text, all of BENCH_TEXT in a single line, then a result
  *   stamps  BENCH_COUNT texts that begin with the time they were written (CLOCK_MONOTONIC, ns) and go on with
  *           BENCH_TEXT, BENCH_GAP_US apart, then a result
+ *   play    the lines of BENCH_TEXT, which are whole events, BENCH_GAP_US before each message or call, then a result
  *   hang    nothing at all, until it is killed
- * BENCH_TEXT names a file with text that is already escaped for JSON. BENCH_BORN names a file that gets the time of the
+ * BENCH_TEXT names a file with text that is already escaped for JSON (but for `play`). BENCH_BORN names a file that gets the time of the
  * agent's first instruction, BENCH_STARTED one that gets the time of the message; BENCH_TOUCH one that a turn changes.
  * BENCH_PAUSE_US is the time between the message and the answer. BENCH_SUMMARY is the result's summary; "ok" by default.
  */
@@ -122,6 +123,17 @@ static void stamps(long count, long gap) {
     say_result();
 }
 
+static void play(long gap) {
+    static const char answer[] = "{\"type\":\"assistant\"";
+    for (char *line = text, *next; line < text + text_length; line = next) {
+        char *end = memchr(line, '\n', text + text_length - line);
+        next = end ? end + 1 : text + text_length;
+        if (gap && !strncmp(line, answer, sizeof answer - 1)) usleep(gap);
+        say(line, next - line);
+    }
+    say_result();
+}
+
 static void long_line(void) {
     char *line = new_line();
     say_with_text(line, sprintf(line, TEXT, 0L), TEXT_END);
@@ -183,6 +195,7 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "hang")) while (1) pause();
     else if (!strcmp(mode, "stream")) stream(count, gap);
     else if (!strcmp(mode, "stamps")) stamps(count, gap);
+    else if (!strcmp(mode, "play")) play(gap);
     else if (!strcmp(mode, "line")) long_line();
     else if (!strcmp(mode, "turn")) turn();
     else return 2;

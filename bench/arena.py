@@ -67,6 +67,13 @@ class Arena:
             file.write_bytes(payload.text(size))
         return str(file)
 
+    def session(self, steps: int) -> str:
+        """Return the path of a file with the events of a session, for the agent's `TEXT` when it is to `play`."""
+        file = self.root / f"session-{steps}"
+        if not file.exists():
+            file.write_bytes(payload.session(steps))
+        return str(file)
+
     @contextlib.contextmanager
     def repository(self) -> Generator[Path]:
         """Make a small repository of its own, with a goal beside it."""

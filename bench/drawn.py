@@ -2,7 +2,7 @@
 
 `python -m bench.drawn ralph|rich|lines FOLDER`: ralph's own; rich's table, built anew for each frame; lines put
 together by hand, which is the least that it takes. The first two read the goals from the same queue once a second. Of
-every goal each frame shows something new.
+every goal there is something new each second; ralph also previews the first goal's transcript while it is written.
 """
 
 import itertools
@@ -11,9 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ralph.core import ndjson
+from ralph.core.events import Tag, Text, ToolEnd, ToolOutput, ToolStart, ToolStatus
+from ralph.core.records import to_json
+from ralph.core.text import timestamp
 from ralph.queue.database import default_url
 from ralph.queue.goals import BatchGoal, State, Submission
 from ralph.queue.news import Budget, Bulletin, GoalStatus
+from ralph.queue.paths import queue_paths
 from ralph.queue.store import Store, open_store
 
 GOALS, FRAMES = 50, 4
@@ -27,8 +32,8 @@ def main() -> None:
     CONTESTANTS[contestant](store, folder)
 
 
-def fill(folder: Path) -> None:
-    """A queue with goals that are said to run."""
+def fill(folder: Path) -> Path:
+    """Make a queue with goals that are said to run; return where the first one's run writes its events."""
     store = open_store(default_url(folder))
     if store is None:
         raise SystemExit(f"there can be no queue in {folder}")
@@ -37,13 +42,36 @@ def fill(folder: Path) -> None:
     asked = [Submission(name, name.title(), text, f"/goals/{name}.md", "/srv/shop.git") for name in names]
     for submitted in store.submit(asked, State.QUEUED):
         store.move(submitted.goal, State.RUNNING, {"starts": 1, "attempts": 1})
+    file = transcript(folder, store)
+    file.parent.mkdir(parents=True)
+    for number in range(100):
+        tell(file, number)
     store.close()
+    return file
+
+
+def transcript(folder: Path, store: Store) -> Path:
+    """Where the events of the first goal's run are written."""
+    return queue_paths(folder, store.queue_id).run_directory(store.goal(1)) / "events.ndjson"
+
+
+def tell(file: Path, number: int) -> None:
+    """Have the first goal's agent say and do something."""
+    events = (
+        Text(Tag.AI, f"I look at `tests/test_{number}.py` **again**, and run what is red:\n\n- parser\n- lexer"),
+        ToolStart(f"t{number}", "Bash", {"command": f"pytest -q tests/test_{number}.py"}),
+        ToolOutput(f"t{number}", "...F..\n1 failed, 5 passed"),
+        ToolEnd(f"t{number}", ToolStatus.OK, 1500),
+    )
+    with file.open("ab") as appended:
+        for event in events:
+            appended.write(ndjson.encode_line({**to_json(event), "at": timestamp(time.time())}))
 
 
 def bulletin() -> Bulletin:
-    """Another one each time: iteration, context, cost, tokens and activity of every goal."""
+    """Another one each second: iteration, context, cost, tokens and activity of every goal."""
     now = time.time()
-    turn = int(now * 1000)
+    turn = int(now) * 1000
     sights = {
         number: GoalStatus(
             f"Bash make test-{turn % 9973}",
@@ -61,13 +89,13 @@ def bulletin() -> Bulletin:
 
 
 def by_ralph(store: Store, folder: Path) -> None:
-    from ralph.dashboard.board import BoardSource
     from ralph.dashboard.screen import DashboardTerminal, Drawing
+    from ralph.dashboard.source import BoardSource
     from ralph.queue.open import QueueAddress
 
     place = QueueAddress(default_url(folder), folder, {}, GOALS, "claude")
     ground = DashboardTerminal(sys.stdin, sys.stdout, True, lambda: 0)
-    Drawing(ground, place, store, BoardSource(place, store, bulletin), lambda: None).draw(lambda: False)
+    Drawing(ground, place, store, BoardSource(place, store, bulletin)).draw(lambda: False)
 
 
 def by_rich(store: Store, _folder: Path) -> None:
@@ -103,7 +131,7 @@ def _each_frame(read: Callable[[], Sequence[BatchGoal]], every: int = FRAMES) ->
 
 
 def _cells(goal: BatchGoal, told: Bulletin) -> tuple[str, ...]:
-    sight = told.sights[goal.id]
+    sight = told.statuses[goal.id]
     context = sight.context_pct or 0.0
     full = round(context * 8 / 100)
     return (

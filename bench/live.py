@@ -1,42 +1,43 @@
-"""The live view of `ralph run` in a real terminal of 120 columns and 40 rows.
+"""The live view: the processor time of all of `ralph run` in a terminal of 120 columns and 40 rows, start-up left out.
 
-The session has a hundred calls a second, each of two lines of 2 KB; no agent is a tenth as busy. The view's cost is the
-processor time of `ralph run` with it, less that of `ralph run --quiet`, which draws nothing, as a share of a core.
-`stream` measures how much the view slows down a session at full speed.
+The agent writes messages in Markdown, edits of twelve lines and commands that print twenty, in turn: ten a second, as a
+busy one does, and a hundred. `ralph run --quiet`, which draws nothing, tells how much of it is the view's. How much the
+view slows down a session at full speed is measured in `stream`.
 """
 
-import time
-from collections.abc import Sequence
-
-from bench.arena import LIMIT_REACHED, AgentPlan, Arena
+from bench.arena import AgentPlan, Arena
 from bench.figures import Figure, Unmeasurable, interleave
-from bench.terminal import run_in_terminal
+from bench.terminal import draw_in_terminal
 
-_SIZE = 2000
-_GAP_US = 10_000
+_TARGETS = {10: 8.0, 100: 20.0}
+"""Messages or calls a second, and the percentage of a core that they may take."""
+_LONGEST = 30
+"""Seconds that the agent goes on: more than are measured."""
 
 
 def measure(arena: Arena, brief: bool) -> list[Figure]:
-    pairs, rounds = (300, 2) if brief else (800, 5)
-    busy: AgentPlan = {"MODE": "stream", "TEXT": arena.text(_SIZE), "COUNT": pairs, "GAP_US": _GAP_US}
-    shares = interleave(
-        {"view": lambda: _share(arena, busy, []), "quiet": lambda: _share(arena, busy, ["--quiet"])}, rounds
-    )
-    view = [with_it - without for with_it, without in zip(shares["view"], shares["quiet"], strict=True)]
-    return [
-        Figure("100 calls a second, processor: with the view - without", view, "%", target=3),
-        Figure("100 calls a second, processor: all of `ralph run --quiet`", shares["quiet"], "%"),
-    ]
+    seconds, rounds = (4.0, 2) if brief else (10.0, 5)
+    figures: list[Figure] = []
+    for pace, target in _TARGETS.items():
+        taken = interleave(
+            {
+                "view": lambda pace=pace: _share(arena, pace, seconds),
+                "quiet": lambda pace=pace: _share(arena, pace, seconds, "--quiet"),
+            },
+            rounds,
+        )
+        what = f"{pace} messages or calls a second, share of a core: all of"
+        figures += [
+            Figure(f"{what} `ralph run`", taken["view"], "%", target),
+            Figure(f"{what} `ralph run --quiet`", taken["quiet"], "%"),
+        ]
+    return figures
 
 
-def _share(arena: Arena, agent: AgentPlan, flags: Sequence[str]) -> float:
-    """Return the percentage of one core that a run takes in a terminal."""
+def _share(arena: Arena, pace: int, seconds: float, *flags: str) -> float:
+    agent: AgentPlan = {"MODE": "play", "TEXT": arena.session(pace * _LONGEST), "GAP_US": 1_000_000 // pace}
     with arena.repository() as tree:
-        begun = time.monotonic()
-        shown = run_in_terminal(arena.run_argv(*flags), tree, arena.run_environment(tree, agent))
-        wall = time.monotonic() - begun
-    if shown.exit_code != LIMIT_REACHED:
-        raise Unmeasurable(f"ralph ended with {shown.exit_code} in a terminal: {shown.output[-500:]!r}")
-    if not flags and b"p: pause" not in shown.output:
-        raise Unmeasurable("no view was drawn")
-    return 100 * (shown.used.ru_utime + shown.used.ru_stime) / wall
+        drawn = draw_in_terminal([*arena.run_argv(*flags)], tree, arena.run_environment(tree, agent), seconds)
+    if not flags and (b"p: pause" not in drawn.output or b"pytest -q" not in drawn.output):
+        raise Unmeasurable(f"no view was drawn: {drawn.output[-500:]!r}")
+    return drawn.share

@@ -78,7 +78,7 @@ class _Scene:
             goals.mkdir()
             for number in range(size):
                 (goals / f"goal-{number}.md").write_text(_GOAL.format(number=number))
-        return self.seconds(state, "add", "--queue", f"--repo={self.tree}", str(goals))
+        return self.seconds(state, "add", "--queue", "--merge=direct", f"--repo={self.tree}", str(goals))
 
     def seconds(self, state: Path, *command: str) -> float:
         """Time a command of `ralph-runs`; one that doesn't finish within the limit takes for ever."""

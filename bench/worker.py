@@ -92,7 +92,12 @@ def _worker(
 
         def start(goals: Iterable[Path]) -> psutil.Process:
             files = [str(goal) for goal in goals]
-            argv = [arena.ralph.with_name("ralph-runs"), *command, *files, *([f"--repo={tree}"] if files else [])]
+            argv = [
+                arena.ralph.with_name("ralph-runs"),
+                *command,
+                *files,
+                *([f"--repo={tree}", "--merge=direct"] if files else []),
+            ]
             return psutil.Process(stack.enter_context(arena.running([*argv, "--quiet"], tree, agent)).pid)
 
         yield start
@@ -100,7 +105,15 @@ def _worker(
 
 def _add(arena: Arena, tree: Path, goal: Path) -> int:
     """Queue a goal; return when that was done on the monotonic clock, in nanoseconds."""
-    argv = [arena.ralph.with_name("ralph-runs"), "add", "--queue", "--max-iterations=1", f"--repo={tree}", goal]
+    argv = [
+        arena.ralph.with_name("ralph-runs"),
+        "add",
+        "--queue",
+        "--merge=direct",
+        "--max-iterations=1",
+        f"--repo={tree}",
+        goal,
+    ]
     with arena.running(argv, tree, {}) as process:
         return arena.finish(process)
 

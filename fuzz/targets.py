@@ -16,7 +16,7 @@ from ralph.core.goal import parse_goal
 from ralph.core.ndjson import LineSplitter, Oversized, lines_in
 from ralph.core.records import from_json, to_json
 from ralph.core.run import read_message
-from ralph.queue.child import told
+from ralph.queue.child import goal_text
 from ralph.queue.goals import RALPH, USER, BatchGoal, Comment, State
 from ralph.queue.manifest import read_manifest
 from ralph.state.journal import Journal
@@ -107,7 +107,7 @@ def retry(data: bytes) -> None:
     with contextlib.suppress(UsageError):
         read = parse_goal(text, Path("/goal.md"))
         row = BatchGoal(1, "goal", "", text, "/goal.md", "", "", State.RUNNING, 0, 0, attempts=2)
-        again = parse_goal(told(row, [Comment(1, 0, RALPH, log), Comment(1, 0, USER, log)]), Path("/goal.md"))
+        again = parse_goal(goal_text(row, [Comment(1, 0, RALPH, log), Comment(1, 0, USER, log)]), Path("/goal.md"))
         kept = {key: value for key, value in read.front_matter.items() if key in again.front_matter}
         if repr(kept) != repr(dict(again.front_matter)) or not again.text.startswith(read.text.strip()):
             raise Wrong(again.text)

@@ -31,7 +31,7 @@ def batch(place: Path) -> list[Frame]:
         Press("jj", "g4 ", 5.0),
         Press("\r", "g4 ", 0.5),
         Press("\x1b", "Esc back", 6.0),
-        Press("/", "needs a person", 2.5),
+        Press("/", "needs you", 2.5),
         Press("stock\r", "filter:", 0.3),
         Press("t", "stock", 1.0),
         *(Press(letter, "stock", 0.05) for letter in said),
@@ -43,7 +43,7 @@ def batch(place: Path) -> list[Frame]:
     hidden = {f"{host}:": "desk".ljust(len(host), "0")[: len(host)] + ":"}  # as long: what follows keeps its place
     with MessagesApi(dozen.Model()) as api:
         env = {**_env(place), "ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "dummy"}
-        command = [_BIN / "ralph-runs", "run", manifest, "--agent", "ralph-claude", "--max", "4", "--max-cost", "5"]
+        command = [_BIN / "ralph-runs", "run", manifest, "--agent", "ralph-claude", "--merge", "direct", *_LIMITS]
         return record(command, cwd=place, env=env, columns=_COLUMNS, rows=30, presses=presses, hidden=hidden)
 
 
@@ -54,6 +54,8 @@ def _env(place: Path) -> dict[str, str]:
         "TMPDIR": str(place), "LANG": "C.UTF-8", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null",
     }  # fmt: skip
 
+
+_LIMITS = ("--max", "4", "--max-cost", "5")
 
 _FILMS = (
     ("demo", "make demo (five times slower: nothing in it thinks)", demo, 5.0),

@@ -15,6 +15,7 @@ import pyte
 _SHUTTER = 0.05
 """Seconds between two frames."""
 _DIM, _GREY = 2, 90
+_ALTERNATE = 1049
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,31 @@ class Press:
     after: float = 0.5
 
 
-class _Screen(pyte.HistoryScreen):
-    """pyte's screen knows no faint letters: they are grey here."""
+class _Screen(pyte.Screen):
+    """A screen with what pyte's lacks: faint letters, which are grey here, and the alternate screen (DECSET 1049)."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        super().__init__(columns, rows)
+        self._primary: dict[int, Any] | None = None
+        """The rows of the user's own screen while the alternate one is shown."""
 
     def select_graphic_rendition(self, *attrs: int, **options: Any) -> None:
         super().select_graphic_rendition(*(_GREY if code == _DIM else code for code in attrs), **options)
+
+    def set_mode(self, *modes: int, **options: Any) -> None:
+        super().set_mode(*modes, **options)
+        if options.get("private") and _ALTERNATE in modes and self._primary is None:
+            self.save_cursor()
+            self._primary = dict(self.buffer)
+            self.buffer.clear()
+
+    def reset_mode(self, *modes: int, **options: Any) -> None:
+        super().reset_mode(*modes, **options)
+        if options.get("private") and _ALTERNATE in modes and self._primary is not None:
+            self.buffer.clear()
+            self.buffer.update(self._primary)
+            self._primary = None
+            self.restore_cursor()
 
 
 def record(

@@ -192,7 +192,11 @@ def forks(known_children: set[psutil.Process], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def ralph_runs(ralph: Ralph, forks: Forks) -> Ralph:
-    """Run ralph-runs in `repo`, in the same environment."""
+    """Run ralph-runs in `repo`, in the same environment; proven work goes to main unless a test says otherwise."""
+    config = Path(ralph.env["XDG_CONFIG_HOME"]) / "ralph" / "config.toml"
+    if not config.exists():  # else it is a recorded one
+        config.parent.mkdir(parents=True)
+        config.write_text('merge = "direct"\n')
     return Ralph(ralph.repo, ralph.env, "ralph.cli.runs", forks)
 
 

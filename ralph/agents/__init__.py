@@ -1,1 +1,1 @@
-"""How each agent is started, and how its output becomes events; nothing here touches the machine."""
+"""Agents: how to start each one, and how its output becomes events. Nothing here touches the machine."""

@@ -1,4 +1,4 @@
-"""What every agent implements: a request becomes the exact process to start; and the values that agents share. Pure."""
+"""The interface of an agent, which turns a request into a process to start, and shared values. Pure."""
 
 import os
 import re
@@ -11,10 +11,10 @@ from typing import Protocol
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.limits import NO_BOUNDS, Allowance, Reasoning
-from ralph.core.verdict import Reply
+from ralph.core.verdict import SCHEMA, Reply
 
 AUTO = "auto"
-"""The transcript that the agent's own output calls for."""
+"""The setting that picks the transcript for the agent's own output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class CodexOptions:
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """All of it; `command` is what a custom agent is started with, `transcript` how the user wants it read."""
+    """Options of all agents; `command` starts a custom agent, `transcript` is the user's choice."""
 
     claude: ClaudeOptions = field(default_factory=ClaudeOptions)
     codex: CodexOptions = field(default_factory=CodexOptions)
@@ -48,13 +48,13 @@ class AgentOptions:
     transcript: str = AUTO
 
     def transcript_or(self, own: str) -> str:
-        """The transcript that the user chose, else the agent's own."""
+        """Return the transcript that the user chose, else the agent's own."""
         return own if self.transcript == AUTO else self.transcript
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One session that ralph wants held; an empty `model` is the agent's own choice."""
+    """One session to run; an empty `model` means the agent's own choice."""
 
     prompt: str
     session_id: str
@@ -64,58 +64,70 @@ class Request:
     system_prompt_file: str
     environment: Mapping[str, str]
     folder: Path
-    """Where files for the agent may be put; not in the repository."""
+    """A folder for the agent's files, outside the repository."""
     read_only: bool = False
     allowance: Allowance = NO_BOUNDS
+    replaces_system_prompt: bool = False
+    """The file replaces the agent's own system prompt; otherwise it is added to that."""
+    schema: str = SCHEMA
+    """What the answer must be like, as a JSON schema, where the agent answers in structured output."""
+    resumes: str = ""
+    """The id of a session that has ended, if this one goes on with its conversation; see `RESUMING`."""
+
+
+RESUMING = ("claude", "codex")
+"""Agents that go on with a session of theirs in another process; ralph-claude keeps none."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLog:
-    """A file that the agent itself keeps of a session, with lines that tell its use: for when its stream did not."""
+    """A file in which the agent records a session's usage, for streams without it."""
 
     folder: Path
     pattern: str
-    """Finds the file below the folder; `{session_id}` in it stands for the session's own."""
-    telling: re.Pattern[bytes]
-    """How those lines begin; each is cumulative, so that the last one tells all."""
+    """The file's pattern below the folder; `{session_id}` is replaced."""
+    usage_line: re.Pattern[bytes]
+    """How these lines begin; each is cumulative, so only the last one counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The process to start, and what to say to it first."""
+    """The process to start, and its first message."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     first_input: bytes
     listens: bool = True
-    """More can be said to it later: its stdin stays open."""
+    """Its stdin stays open for further messages."""
     joins_stderr: bool = False
-    """What it writes on stderr is part of its transcript."""
+    """Its stderr is part of its transcript."""
     files: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    """Files that must be there before it starts."""
+    """Files to write before it starts."""
+    session_id: str = ""
+    """The session that the process starts or continues; empty if the agent chooses."""
 
 
 class Runner(Protocol):
-    """Knows one agent's command line and its way of being talked to."""
+    """One agent's command line and protocol."""
 
     @property
     def path(self) -> str:
-        """What is started, as people would type it."""
+        """The program, as people would type it."""
         ...
 
     @property
     def transcript(self) -> str:
-        """Name of the transcript that reads what this agent is made to print."""
+        """The name of the transcript for this agent's output."""
         ...
 
     @property
     def reply(self) -> Reply:
-        """How it gives its answer."""
+        """The form of its answer."""
         ...
 
     @property
     def required_tool(self) -> str:
-        """Tool without which the agent cannot give a verdict; empty if it needs none."""
+        """The tool that the agent needs to return a verdict; empty if it needs none."""
         ...
 
     def permissions(self, *, read_only: bool = False) -> str:
@@ -124,47 +136,47 @@ class Runner(Protocol):
 
     @property
     def notice(self) -> str:
-        """What people should know about this agent before they believe what they see."""
+        """A note for people about this agent; empty without one."""
         ...
 
     def model(self, asked: str) -> str:
-        """The model that answers when `asked` is asked for, as people call it."""
+        """Return the name of the model that answers if the user sets `asked`."""
         ...
 
     def launch(self, request: Request) -> Launch: ...
 
     def follow_up(self, request: Request, session_id: str, text: str) -> bytes | Launch | None:
-        """How to say `text` in the same session: on its open stdin, by another process, or not at all."""
+        """Return how to send `text` in the same session: on stdin, by another process, or not at all."""
         ...
 
     def interrupt(self) -> bytes:
-        """What to write on an open stdin to stop the turn softly; empty if nothing would."""
+        """Return what to write on stdin to stop the turn softly; empty if the agent has no such message."""
         ...
 
 
 def find_program(word: str, env: Mapping[str, str]) -> str | None:
-    """Find a program on PATH, or by its path from where ralph stands: the agent is started elsewhere."""
+    """Find a program on PATH, or by a path from the current directory: the agent is started elsewhere."""
     found = shutil.which(os.path.expanduser(word), path=env.get("PATH"))  # noqa: PTH111 - a Path would drop `./`
     return None if found is None else os.path.abspath(found)  # noqa: PTH100 - links stay, `..` goes
 
 
 def own_or_words(options: AgentOptions, own: str) -> str:
-    """The transcript for an agent that speaks `own`, or else words; the other agent's language it cannot speak."""
+    """Return the transcript for an agent whose format is `own`; refuse another agent's format."""
     chosen = options.transcript_or(own)
     if chosen in ("claude", "codex") and chosen != own:
         raise UsageError(
-            f"--transcript {chosen} cannot read this agent, which speaks {own}",
-            f"leave it out, or choose {own}, plain or rtf1; any command can be read by any of them: --agent-cmd",
+            f"--transcript {chosen} cannot read this agent: its format is {own}",
+            f"leave it out, or use {own}, plain or rtf1 (a command with --agent-cmd works with every transcript)",
         )
     return chosen
 
 
 _NESTING = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "AI_AGENT")
-"""What a Claude Code session puts into its children's environment: a session of ours is nobody's child."""
+"""Variables that Claude Code sets for its children; ralph removes them so that its sessions are not nested."""
 
 
 def without_nesting(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for an agent, even if ralph itself was started by one."""
+    """Return the environment for an agent, even if an agent started ralph."""
     return {name: value for name, value in environment.items() if name not in _NESTING}
 
 
@@ -172,13 +184,13 @@ CLAUDE_TRANSCRIPT = "claude"
 
 
 def user_message(text: str) -> bytes:
-    """What to write on the stdin of `--input-format stream-json` to say `text`."""
+    """Return what to write on the stdin of `--input-format stream-json` to send `text`."""
     said = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
     return ndjson.encode_line(said)
 
 
 def interruption() -> bytes:
-    """What to write there to stop the turn; the session survives it (2.1.197)."""
+    """Return what to write there to stop the turn; the session continues (2.1.197)."""
     return ndjson.encode_line(
         {"type": "control_request", "request_id": "ralph-stop", "request": {"subtype": "interrupt"}}
     )
@@ -197,15 +209,15 @@ OWN_TRANSCRIPTS = {
     "ralph-claude": CLAUDE_TRANSCRIPT,
     "demo": CLAUDE_TRANSCRIPT,
 }
-"""What `--transcript auto` means for each of them."""
+"""What `--transcript auto` means for each agent."""
 OWN_FORMATS = ("claude", "codex", "rtf1", "plain")
-"""The transcripts of ours, by name; `agents/registry` has what reads them."""
+"""ralph's own transcripts by name; `agents/registry` has their readers."""
 RUNNERS_GROUP, TRANSCRIPTS_GROUP = "ralph.runners", "ralph.transcripts"
-"""The entry points by which other packages bring agents and transcripts."""
+"""The entry points for agents and transcripts of other packages."""
 
 
 def agent_names() -> list[str]:
-    """Every agent that can be chosen; no other package's is loaded for that."""
+    """Return the names of all agents, without loading other packages."""
     return _names(OWN_TRANSCRIPTS, RUNNERS_GROUP)
 
 
@@ -215,10 +227,10 @@ def transcript_names() -> list[str]:
 
 
 def _names(ours: Collection[str], group: str) -> list[str]:
-    from importlib.metadata import entry_points  # 20 ms that only a strange name is worth
+    from importlib.metadata import entry_points  # 20 ms, only for an unknown name
 
     return [*ours, *sorted({point.name for point in entry_points(group=group)} - set(ours))]
 
 
 SCRIPTED = "scripted:"
-"""How the name of a model begins that is a script."""
+"""The prefix of a scripted model's name."""

@@ -2,32 +2,35 @@
 
 import functools
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from ralph.agents.transcript import Figures
 from ralph.core.events import MOST_TOKENS, Event, Usage
 from ralph.core.ndjson import count, mapping, text
-from ralph.core.usage import USUAL_WINDOW, context_pct
+from ralph.core.usage import context_pct
 
 _REMEMBERED = 64
-"""Messages whose usage is not to be counted again."""
+"""How many recent messages to remember, so that no usage counts twice."""
 
 _TOLD_TOGETHER = 100_000
-"""Prompt tokens of messages whose use may be told in one: a longer prompt may be charged by other rates."""
+"""Longest prompt of messages that may share one usage report: a longer one may have other rates."""
+
+_LONGER, _LONGER_WINDOW = "[1m]", 1_000_000
+"""The suffix of a model's name that asks for a longer context."""
 
 _Tokens = tuple[int, int, int, int, int]
-"""Fresh, output, cache creation, cache read, and the part of the creation that is kept for an hour."""
+"""Fresh, output, cache creation, cache read, and the part of the creation that is cached for an hour."""
 
 _NO_TOKENS: _Tokens = (0, 0, 0, 0, 0)
 
-_IN_MESSAGES = (
+_SNAKE_CASE = (
     "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
     "ephemeral_1h_input_tokens",
 )  # fmt: skip
 
-_IN_RESULTS = (
+_CAMEL_CASE = (
     "inputTokens", "outputTokens", "cacheCreationInputTokens", "cacheReadInputTokens",
     "cacheCreationEphemeral1hInputTokens",
 )  # fmt: skip
@@ -39,13 +42,13 @@ class _Message(NamedTuple):
 
 
 class ClaudeUsage:
-    """Folds the witnesses of the session's use into one cumulative figure.
+    """Combines the reports of the session's usage into one cumulative figure.
 
-    Messages repeat their usage once a content block, and know their final output tokens only where partial messages
-    are asked for (in `message_delta`; never those of subagents, 2.1.325). A result's `modelUsage` and `total_cost_usd`
-    are cumulative over the process but miss a call now and then: one that was interrupted or hung up on (2.1.325), the
-    last try of a schema violation (2.1.197). All are lower bounds: at a result the larger of the two sums stands, model
-    by model and field by field, and later messages come on top; what `modelUsage` lacks, the cost lacks as well.
+    Messages repeat their usage with each content block, and have their final output tokens only with partial messages
+    (in `message_delta`; never for subagents, 2.1.325). A result's `modelUsage` and `total_cost_usd` are cumulative over
+    the process but may miss a call: one that was interrupted or cut (2.1.325), or the last try of a schema violation
+    (2.1.197). All are lower bounds: at a result the larger sum counts, model by model and field by field, and later
+    messages are added; what `modelUsage` lacks, the cost lacks as well.
     """
 
     def __init__(self, windows: dict[str, int]) -> None:
@@ -58,21 +61,21 @@ class ClaudeUsage:
         self._since_result = _NO_TOKENS
         self._most = _NO_TOKENS
         self._open: dict[str, str] = {}
-        """The last message of each thread; `_in_pieces`: those of which more is to be told."""
+        """The last message of each thread; `_in_pieces`: those that will grow."""
         self._in_pieces: set[str] = set()
         self._nameless = 0
         self._context = 0
         self._model = ""
         self._cost: float | None = None
         self._untold_model: str | None = None
-        """The model of the messages whose use is not told yet; None: there are none."""
+        """The model of messages with unreported usage; None if there are none."""
         self._untold_prompt = 0
         self._last_identity = ""
-        """The message that was taken in last, and what it reported."""
+        """The message that was read last, and its report."""
         self._last_reported: Mapping[str, object] = {}
 
     def settle(self) -> list[Event]:
-        """Tell the use of the messages that were taken in since it was last told."""
+        """Return the usage of messages since the last report."""
         if self._untold_model is None:
             return []
         used = self._event(self._untold_model)
@@ -80,12 +83,21 @@ class ClaudeUsage:
         return [used]
 
     @property
-    def _window(self) -> int:
-        """The context window; the agent tells it with the first result, and until then the usual one is assumed."""
-        return self._windows.get(self._model, USUAL_WINDOW)
+    def _context_pct(self) -> float | None:
+        """Return how full the context is; None until its window is known, which depends on the agent's version.
+
+        The first result reports the window: 200,000 on 2.1.197, 1,000,000 on 2.1.325, for the same models.
+        """
+        window = self._windows.get(self._model)
+        return context_pct(self._context, window) if self._context and window else None
+
+    def expect(self, model: str) -> None:
+        """Note the session's model before its first message: its name may ask for a longer context."""
+        if model.endswith(_LONGER):
+            self._windows.setdefault(model.removesuffix(_LONGER), _LONGER_WINDOW)
 
     def message(self, message: Mapping[str, object], thread: str, *, begins: bool = False) -> list[Event]:
-        """Take in a message as it stands; `thread` is the tool call of the subagent whose it is, empty for our own."""
+        """Read a message; `thread` is the tool call of its subagent, empty for the main agent."""
         model = text(message.get("model"))
         reported = mapping(message.get("usage"))
         if not reported or model == "<synthetic>":
@@ -97,7 +109,7 @@ class ClaudeUsage:
         self._last_identity, self._last_reported = identity, reported
         if begins:
             self._in_pieces.add(thread)
-        tokens = self._tokens(reported, _IN_MESSAGES)
+        tokens = self._tokens(reported)
         in_call = True if begins and not thread else None
         if identity in self._messages:
             return self._grown(identity, tokens, in_call=in_call)
@@ -116,24 +128,29 @@ class ClaudeUsage:
         return [*told, *self._figures.faults()]
 
     def message_grew(self, reported: Mapping[str, object], identity: str, thread: str) -> list[Event]:
-        """Take in what a message has used by now; one that does not say its name (2.1.197) is the thread's last."""
+        """Read a message's usage so far; one without a name (2.1.197) is the thread's last."""
         identity = identity or self._open.get(thread, "")
         ends = thread in self._in_pieces
         self._in_pieces.discard(thread)
         if identity not in self._messages:
             return []
         in_call = False if ends and not thread else None
-        return self._grown(identity, self._tokens(reported, _IN_MESSAGES), in_call=in_call)
+        return self._grown(identity, self._tokens(reported), in_call=in_call)
 
     def result(self, record: Mapping[str, object]) -> list[Event]:
         told_before = self.settle()
         models = mapping(record.get("modelUsage"))
-        told = {model: self._tokens(mapping(used), _IN_RESULTS) for model, used in models.items()}
+        told = {model: self._tokens(mapping(used)) for model, used in models.items()}
         untold = _untold(self._of_messages, told)
-        if window := count(mapping(models.get(self._model)).get("contextWindow")):
+        own = mapping(models.get(self._model))
+        if window := count(own.get("contextWindow")) or count(own.get("context_window")):
             self._windows[self._model] = window
         if models:
             self._at_result = _largest(self._at_result, _plus(_sum(told.values()), untold))
+            self._since_result = _NO_TOKENS
+        elif (of_turn := self._tokens(mapping(record.get("usage")))) != _NO_TOKENS:
+            # Of this turn alone (2.1.197, 2.1.325), and less than `modelUsage` tells, which every version so far has.
+            self._at_result = _plus(self._at_result, _largest(self._since_result, of_turn))
             self._since_result = _NO_TOKENS
         cost = self._figures.dollars(record, "total_cost_usd")
         if cost is not None and self._cost is not None and cost < self._cost:
@@ -148,14 +165,14 @@ class ClaudeUsage:
         return [*told_before, *self._figures.faults(), used, *rest]
 
     def _name(self, thread: str, *, begins: bool) -> str:
-        """A name for a message that has none: another one each time, unless its pieces say that it goes on."""
+        """Name a message without one: a new name each time, unless it continues."""
         if thread in self._in_pieces and not begins and thread in self._open:
             return self._open[thread]
         self._nameless += 1
         return f"nameless {self._nameless}"
 
     def _grown(self, identity: str, tokens: _Tokens, *, in_call: bool | None) -> list[Event]:
-        """Count what a message says beyond what it said before; most say the same once more."""
+        """Count what a message adds to its earlier reports; most only repeat them."""
         known = self._messages[identity]
         most = _largest(known.tokens, tokens)
         if most == known.tokens and in_call is None:
@@ -172,7 +189,7 @@ class ClaudeUsage:
         self._since_result = _plus(self._since_result, tokens)
 
     def _remember(self, identity: str, message: _Message) -> None:
-        """Repetitions follow at once; to keep all would grow for ever."""
+        """Remember a message for a while: repetitions follow at once, and keeping all would grow for ever."""
         self._messages[identity] = message
         if len(self._messages) > _REMEMBERED:
             self._messages.popitem(last=False)
@@ -180,7 +197,9 @@ class ClaudeUsage:
             self._open.clear()
             self._in_pieces.clear()
 
-    def _tokens(self, reported: Mapping[str, object], names: Sequence[str]) -> _Tokens:
+    def _tokens(self, reported: Mapping[str, object]) -> _Tokens:
+        """Read the figures by either kind of name: which stands where differs with versions."""
+        names = _CAMEL_CASE if "inputTokens" in reported or "outputTokens" in reported else _SNAKE_CASE
         fresh, output, creation, read, for_an_hour = names
         hour = reported if for_an_hour in reported else mapping(reported.get("cache_creation"))
         tokens, get = self._figures.tokens, reported.get
@@ -193,9 +212,9 @@ class ClaudeUsage:
         )
 
     def _event(self, model: str = "", *, in_call: bool | None = None, costed: bool = False) -> Usage:
-        """What the session has used so far, and the model that used the last of it.
+        """Return what the session has used so far, and the model that used the last of it.
 
-        The cost is the agent's own word only for what it had used at a result.
+        Only costs at a result come from the agent.
         """
         self._most = tokens = _largest(self._most, _plus(self._at_result, self._since_result))
         prompt = _prompt(tokens)
@@ -205,14 +224,14 @@ class ClaudeUsage:
             prompt, output = min(prompt, MOST_TOKENS), min(output, MOST_TOKENS)
             cache_creation, cache_read = min(cache_creation, MOST_TOKENS), min(cache_read, MOST_TOKENS)
             for_an_hour = min(for_an_hour, MOST_TOKENS)
-        return Usage(  # by position: by keyword takes half as long again, and a stream has one with every message
+        return Usage(  # by position: keywords take 50 % longer, and every message has one
             prompt,
             output,
             min(prompt + output, MOST_TOKENS),
             model or self._model or None,
             cache_creation,
             cache_read,
-            context_pct(self._context, self._window) if self._context else None,
+            self._context_pct,
             self._cost,
             True if stale else None,
             for_an_hour or None,
@@ -226,10 +245,10 @@ def _prompt(tokens: _Tokens) -> int:
 
 
 def _untold(shown: Mapping[str, _Tokens], told: Mapping[str, _Tokens]) -> _Tokens:
-    """What messages have used beyond what a result tells: model by model, so that side calls of another do not hide it.
+    """Return what messages have used beyond a result's report, per model, so that side calls of others do not hide it.
 
-    A gateway may call a model otherwise than the agent does: what messages of a model have used that the result does
-    not name may be in any figure of it that is not accounted for.
+    A gateway may use another name for a model: usage of a model that the result does not name may be in any of its
+    unexplained figures.
     """
     untold, unnamed, rest = _NO_TOKENS, _NO_TOKENS, _sum(told.values())
     for model, tokens in shown.items():
@@ -248,7 +267,7 @@ def _sum(several: Iterable[_Tokens]) -> _Tokens:
 def _largest(one: _Tokens, other: _Tokens) -> _Tokens:
     a, b, c, d, e = one
     v, w, x, y, z = other
-    return (  # written out: five calls of `max` for every message took a tenth of the time that its use is reckoned in
+    return (  # written out: five calls of `max` per message took a tenth of this function's time
         a if a > v else v,
         b if b > w else w,
         c if c > x else x,

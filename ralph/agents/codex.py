@@ -28,12 +28,10 @@ from ralph.core import ndjson
 from ralph.core.errors import BlockedError
 from ralph.core.events import Event, Tag
 from ralph.core.limits import Reasoning
-from ralph.core.verdict import SCHEMA, Reply
+from ralph.core.verdict import Reply
 
-# The API takes a schema only if it forbids what it does not name; codex does not hold the answer to it (0.166.0).
-_STRICT_SCHEMA = json.dumps({**json.loads(SCHEMA), "additionalProperties": False})
 # Two kinds of lines (0.163.0); the first is there as soon as the model has answered, the second after the tool has.
-_TELLING = re.compile(
+_USAGE_LINE = re.compile(
     rb'\{"timestamp":"[^"]*",("ordinal":\d+,)?"type":"(token_usage_record"|event_msg","payload":\{"type":"token_count")'
 )
 _EFFORT = {Reasoning.NONE: "none", Reasoning.LOW: "low", Reasoning.MED: "medium", Reasoning.HIGH: "high"}
@@ -41,28 +39,28 @@ _EFFORT = {Reasoning.NONE: "none", Reasoning.LOW: "low", Reasoning.MED: "medium"
 TYPES = (
     "thread.started", "turn.started", "turn.completed", "turn.failed", "item.started", "item.updated", "item.completed",
 )  # fmt: skip
-"""What codex's JSON is known by. Its `error` is not among them: others have one, too."""
+"""The types that identify codex's JSON; not `error`, which other agents have, too."""
 
 _MOST_HELD = 65_536
-"""Characters that are held back until it is clear what they belong to."""
+"""Characters that are held back until the format is clear."""
 
 
 def find_codex(options: AgentOptions, env: Mapping[str, str]) -> "CodexRunner":
-    """Find codex, or say how to get it."""
+    """Find codex, or raise an error that says how to get it."""
     path = options.codex.path
     found = find_program(path or "codex", env)
     if found is None:
         raise BlockedError(
-            f"the agent was not found: {path}" if path else "the agent `codex` was not found on PATH",
-            "install it (npm install -g @openai/codex) and log in: codex login;"
-            " or say where it is: ralph config set agents.codex.path /path/to/codex",
+            f"cannot find the agent: {path}" if path else "cannot find the agent: `codex` is not on PATH",
+            "install Codex (npm install -g @openai/codex) and log in: codex login\n"
+            "  or set its path: ralph config set agents.codex.path /path/to/codex",
         )
     return CodexRunner((found,), options.codex, own_or_words(options, CODEX_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
 class CodexRunner:
-    """The `codex` command. Read by another transcript than its own it prints its last message only, in words."""
+    """The `codex` command. With another transcript than its own, it prints only its last message."""
 
     command: tuple[str, ...]
     options: CodexOptions
@@ -85,7 +83,7 @@ class CodexRunner:
         return asked or "codex's own choice"
 
     def launch(self, request: Request) -> Launch:
-        return self._start(request, request.prompt)
+        return self._start(request, request.prompt, *(["resume", request.resumes] if request.resumes else []))
 
     def follow_up(self, request: Request, session_id: str, text: str) -> Launch | None:
         return self._start(request, text, "resume", session_id) if self.reply == Reply.MESSAGE else None
@@ -94,7 +92,7 @@ class CodexRunner:
         return b""
 
     def _start(self, request: Request, said: str, *resumed: str) -> Launch:
-        # Said explicitly: a trusted project (0.166.0 marks them so by itself) has another default than others.
+        # Explicit, because trusted projects (0.166.0 marks them by itself) have another default.
         sandbox = self._sandbox(request.read_only)
         argv = [*self.command, "exec", "--sandbox", sandbox, "--skip-git-repo-check"]
         argv += ["-c", f'model_reasoning_effort="{_EFFORT[request.reasoning]}"']
@@ -103,26 +101,29 @@ class CodexRunner:
         files: dict[Path, str] = {}
         if self.reply == Reply.MESSAGE:
             schema = request.folder / "schema.json"
-            files[schema] = _STRICT_SCHEMA
+            # The API takes a schema only if it forbids what it does not name; codex does not hold the answer to it
+            # (0.166.0).
+            files[schema] = json.dumps({**json.loads(request.schema), "additionalProperties": False})
             argv += ["--json", "--output-schema", str(schema)]
         argv += self.options.extra_args
-        # With the prompt as an argument codex waits for ever on a stdin that stays open (0.166.0); `-` reads it there.
+        # With the prompt as an argument, codex waits for ever on an open stdin (0.166.0); `-` reads it from there.
         argv += [*resumed, "-"]
         environment = without_nesting(request.environment)
-        return Launch(tuple(argv), environment, said.encode("utf-8", "replace"), listens=False, files=files)
+        first = said.encode("utf-8", "replace")
+        return Launch(tuple(argv), environment, first, listens=False, files=files, session_id="".join(resumed[1:]))
 
     def _sandbox(self, read_only: bool) -> str:
         return "read-only" if read_only else self.options.sandbox
 
 
 def account(environment: Mapping[str, str]) -> AgentLog:
-    """Where codex keeps its threads (0.163.0). A turn that fails or is cut off tells its use only there."""
+    """Return where codex keeps its threads (0.163.0): only there is the usage of a failed or interrupted turn."""
     home = environment.get("CODEX_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".codex")
-    return AgentLog(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _TELLING)
+    return AgentLog(Path(home) / "sessions", "*/*/*/rollout-*{session_id}.jsonl", _USAGE_LINE)
 
 
 class CodexTranscript:
-    """One session of codex. What comes before it is known which output this is, is codex's environment speaking."""
+    """One session of codex. Output before the format is clear comes from codex's environment."""
 
     capabilities = Capabilities(
         supports_roles=True, supports_tool_events=True, supports_usage_events=True, supports_prompt_hiding=True
@@ -145,11 +146,11 @@ class CodexTranscript:
         return [*self._release(Tag.SYS), *self._reader.feed(line)]
 
     def flush(self) -> list[Event]:
-        """Close what is open; what was never decided on is the agent's."""
+        """Close what is open; undecided lines count as the agent's."""
         return [*self._release(Tag.AI), *([] if self._reader is None else self._reader.flush())]
 
     def _hold(self, line: str) -> list[Event]:
-        """Once too much was held in vain, nothing is."""
+        """Hold a line back until the format is clear; give up after too many."""
         self._held.append(line)
         self._held_size += len(line) + 1
         return self._release(Tag.AI) if self._held_size > _MOST_HELD else []
@@ -160,7 +161,7 @@ class CodexTranscript:
 
 
 def has_codex_type(line: str) -> bool:
-    """Tell a line of codex's JSON."""
+    """Tell whether a line is codex's JSON."""
     if not line.startswith("{"):
         return False
     try:

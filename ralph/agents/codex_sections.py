@@ -94,7 +94,7 @@ class Outside(_Open):
 
 
 class PromptSection(_Open):
-    """The prompt, told as one text: nobody wants to see it line by line."""
+    """The prompt, reported as one text instead of line by line."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -326,7 +326,7 @@ class TokensSection(_Closed):
 
 
 class EndSection(_Closed):
-    """What follows the last section: the last message once more, from stdout. Only what differs is told."""
+    """Reads what follows the last section: the last message again, from stdout. Reports only differences."""
 
     def __init__(self, session: CodexSession) -> None:
         super().__init__(session)
@@ -352,5 +352,5 @@ class EndSection(_Closed):
         return self._repetition()
 
     def _repetition(self) -> list[Event]:
-        """It was none, as far as it went: it is told after all."""
+        """Return lines that looked like a repetition and were not."""
         return [event for line in self._expected[: self._repeated] for event in spoken(Tag.AI, line)]

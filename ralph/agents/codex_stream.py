@@ -46,7 +46,7 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
     ),
 }
 _TOO_LONG = re.compile(r"\bran out of room in the model.s context window\b|\bcontext_length_exceeded\b")
-# A 500, a 429 within the stream and a busy model are told in these words, without a number (seen on 0.163.0).
+# A 500, a 429 within the stream and a busy model have these messages, without a number (seen on 0.163.0).
 _OVERLOADED = re.compile(r"\bcurrently experiencing high demand\b|^rate limit exceeded\b|\bmodel is at capacity\b")
 _NETWORK = re.compile(
     r"\bstream (?:disconnected|closed)\b|\berror sending request\b|\bconnection (?:failed|refused|reset|closed)\b"
@@ -150,17 +150,18 @@ class CodexJson:
         return self._usage.told(mapping(counted)) if counted is not None else [Meta({"ignored": "event_msg"})]
 
     def _thread_started(self, thread: str) -> list[Event]:
-        """Introduce the session once. A resumed thread has its old name, but counts its items from zero again."""
+        """Introduce each session once. A resumed thread has its old name, but counts its items from zero again."""
         self._processes += 1
         self._answer = self._plan = ""
         closed = self._open_tools.close()
+        is_new, self._thread = thread != self._thread, thread
+        started = SessionStarted(thread, model="", version="", tools=(), permission_mode="")
         if self._processes == 1:
-            self._thread = thread
-            return [*closed, SessionStarted(thread, model="", version="", tools=(), permission_mode="")]
-        if thread != self._thread:
-            self._thread = thread
+            return [*closed, started]
+        if is_new:
             self._usage.next_thread()
-        return [*closed, Meta({"thread": thread[:100], "process": self._processes})]
+        resumed = Meta({"thread": thread[:100], "process": self._processes})
+        return [*closed, resumed, *([started] if is_new and thread else [])]
 
     def _item(self, item: Mapping[str, object], *, finished: bool) -> list[Event]:
         match item.get("type"):

@@ -5,7 +5,7 @@ both. Prefer `--json`: it tells more and is unambiguous.
 
 Nothing in this output marks the end of a section. With colours, titles are known by their colour. Without, a line
 counts as a title only if the line below fits it, and in a tool's output only after the blank line that ends most
-outputs. A prompt in which the line `codex` stands above other text cannot be told from codex speaking.
+outputs. A prompt with the line `codex` above other text looks the same as codex speaking.
 """
 
 import re

@@ -27,10 +27,10 @@ PROMPT_FILE = "{prompt_file}"
 
 SENTINEL = "@@RALPH@@ "
 """What a line of RTF1 begins with."""
-_HINT = "the agent prints RTF1 events, which nobody reads here; --transcript rtf1 does"
+_HINT = "the agent prints RTF1 events; read them with --transcript rtf1"
 
 _MOST_FAULTS = 100
-"""Different faults that are said; an agent may find ever new ones."""
+"""How many different faults to report; an agent may produce new ones for ever."""
 
 _FIGURES = (
     "prompt_tokens", "completion_tokens", "total_tokens", "cache_creation_tokens", "cache_read_tokens",
@@ -40,24 +40,25 @@ _Figure = TypeVar("_Figure", int, float)
 
 
 def find_custom(options: AgentOptions, env: Mapping[str, str]) -> "CustomRunner":
-    """Find the command's program, or say what is wrong with the command."""
+    """Find the command's program, or raise what is wrong with the command."""
     if not options.command.strip():
         raise UsageError(
-            "the agent custom needs a command", "name one: --agent-cmd 'my-agent --flag'; it reads the prompt on stdin"
+            "the agent custom needs a command",
+            "pass one: --agent-cmd 'my-agent --flag' (it reads the prompt from stdin)",
         )
-    program, *arguments = shlex.split(options.command)  # the settings have seen that it can be
+    program, *arguments = shlex.split(options.command)  # the settings have checked that this works
     found = find_program(program, env)
     if found is None:
         raise BlockedError(
-            f"the agent's program {program!r} was not found, or is not executable",
-            "--agent-cmd is split into words and run without a shell; give the program's path, or one on PATH",
+            f"cannot run the agent: {program!r} was not found, or is not executable",
+            "pass a program on PATH, or its path; ralph runs --agent-cmd without a shell",
         )
     return CustomRunner((found, *arguments), options.transcript_or(CUSTOM_TRANSCRIPT))
 
 
 @dataclass(frozen=True, slots=True)
 class CustomRunner:
-    """A command of the user's. One that speaks claude's stream-json decides by structured output as claude does."""
+    """The user's command. One with claude's stream-json uses structured output as claude does."""
 
     command: tuple[str, ...]
     transcript: str = CUSTOM_TRANSCRIPT
@@ -72,8 +73,8 @@ class CustomRunner:
     def reply(self) -> Reply:
         return Reply.TOOL if self.transcript == "claude" else Reply.WORDS
 
-    def permissions(self, *, read_only: bool = False) -> str:  # noqa: ARG002 - of the Protocol: nobody can tell it
-        return "what it may do is its own affair · sandbox: none"
+    def permissions(self, *, read_only: bool = False) -> str:  # noqa: ARG002 - of the Protocol: a command has no such option
+        return "permissions: up to the command · sandbox: none"
 
     @property
     def _hears_stream_json(self) -> bool:
@@ -81,8 +82,8 @@ class CustomRunner:
         asked = ("--input-format", "stream-json") in pairwise(words) or "--input-format=stream-json" in words
         return asked and self.reply == Reply.TOOL
 
-    def model(self, asked: str) -> str:  # noqa: ARG002 - of the Protocol: nobody can tell the command which
-        return "its own choice"
+    def model(self, asked: str) -> str:  # noqa: ARG002 - of the Protocol: a command has no such option
+        return "the command's own choice"
 
     def launch(self, request: Request) -> Launch:
         environment = without_nesting(request.environment)
@@ -107,7 +108,7 @@ class CustomRunner:
 
 
 class PlainTranscript:
-    """Lines as they come. Colours are left in: whoever shows a text makes it safe."""
+    """Lines as they are, with colours: the screen makes text safe."""
 
     capabilities = Capabilities()
 
@@ -125,12 +126,12 @@ class PlainTranscript:
 
 
 def said(line: str) -> list[Event]:
-    """A line of the agent's own words; a blank one is nothing, as a screen gives every text a line of its own."""
+    """Return a line of the agent's text; nothing for a blank one, because a screen gives every text its own line."""
     return [Text(Tag.AI, line.rstrip("\r"))] if line and not line.isspace() else []
 
 
 class Rtf1Transcript:
-    """A line that begins with the sentinel is an event, or is shown as it is with a `Meta` that says why not."""
+    """Reads lines with the sentinel as events; shows others as they are, with a `Meta` for faulty ones."""
 
     capabilities = Capabilities(supports_roles=True, supports_tool_events=True, supports_usage_events=True)
 
@@ -145,7 +146,7 @@ class Rtf1Transcript:
         try:
             event = _read(line[len(SENTINEL) :])
         except ValueError as fault:
-            return [*unread(line, rtf1_error=str(fault)), *self._said_once(f"no RTF1 event: {fault}"[:300])]
+            return [*unread(line, rtf1_error=str(fault)), *self._said_once(f"invalid RTF1 event: {fault}"[:300])]
         match event:
             case ToolStart():
                 return [*self._open_tools.start(event.id), event]
@@ -162,7 +163,7 @@ class Rtf1Transcript:
         return self._open_tools.close()
 
     def _used(self, told: Usage) -> list[Event]:
-        """Fold what is told into what is known: each says what the session has used so far, so no figure can fall."""
+        """Add reported usage; each report is cumulative, so no figure can fall."""
         tokens = [count for count in (told.prompt_tokens, told.completion_tokens) if count is not None]
         if told.total_tokens is None and tokens:
             told = replace(told, total_tokens=min(sum(tokens), MOST_TOKENS))
@@ -185,11 +186,11 @@ class Rtf1Transcript:
         )
         if not fallen:
             return [self._usage]
-        words = f"the agent reports a smaller {', '.join(fallen)} than before: what was spent stays spent"
+        words = f"the agent reports a smaller {', '.join(fallen)} than before; ralph keeps the larger figure"
         return [Meta({"usage_fell": fallen}), *self._said_once(words), self._usage]
 
     def _said_once(self, words: str) -> list[Event]:
-        """A word to people about a fault; an agent that repeats the fault need not be complained about again."""
+        """Report a fault once, even if the agent repeats it."""
         if words in self._faults or len(self._faults) >= _MOST_FAULTS:
             return []
         self._faults.add(words)
@@ -214,7 +215,7 @@ def _unknown(event: ToolOutput | ToolEnd) -> Meta:
 
 
 def _fallen(known: Usage, told: Usage) -> list[str]:
-    """Name the figures that are smaller than they were."""
+    """Name the figures that are smaller than before."""
     pairs = [(name, getattr(known, name), getattr(told, name)) for name in _FIGURES]
     return [name for name, before, after in pairs if before is not None and after is not None and after < before]
 

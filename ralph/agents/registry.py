@@ -1,11 +1,11 @@
-"""Every agent and transcript by name: ours, and those that other packages add by entry points; and format detection."""
+"""Every agent and transcript by name, including those of other packages (entry points); and format detection."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import cast, get_args
 
 from ralph.agents import claude, codex, custom
-from ralph.agents.base import RUNNERS_GROUP, TRANSCRIPTS_GROUP, AgentLog, AgentOptions, Runner
+from ralph.agents.base import OWN_TRANSCRIPTS, RUNNERS_GROUP, TRANSCRIPTS_GROUP, AgentLog, AgentOptions, Runner
 from ralph.agents.claude import find_demo, find_ralph_claude
 from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.agents.codex import CodexTranscript
@@ -26,7 +26,7 @@ AGENTS: Mapping[str, FindRunner] = {
     "ralph-claude": find_ralph_claude,
     "demo": find_demo,
 }
-"""Every agent of ours, and how it is found."""
+"""ralph's own agents, and how to find each."""
 
 TRANSCRIPTS: dict[str, Callable[[], Transcript]] = {
     "claude": ClaudeTranscript,
@@ -45,17 +45,17 @@ _RUNNER_PARTS = (
 
 
 def account_of(agent: str, transcript: str, env: Mapping[str, str]) -> AgentLog | None:
-    """Where the agent itself keeps what its sessions use, in lines that the transcript reads; mostly nowhere."""
+    """Return where the agent records the usage of its sessions, in lines for the transcript; mostly None."""
     return codex.account(env) if agent == transcript == "codex" else None
 
 
 def sniff(lines: Iterable[str]) -> str:
-    """Name the transcript of the first decisive line; without any, the output is plain."""
+    """Return the transcript of the first decisive line; without one, the output is plain."""
     return next((name for line in lines if (name := _decided_by(line))), "plain")
 
 
 def _decided_by(line: str) -> str:
-    """Name the one transcript that such a line belongs to; empty if it could be anyone's."""
+    """Return the only transcript that fits a line; empty if several do."""
     if line.startswith(SENTINEL):
         return "rtf1"
     if is_banner(line):
@@ -69,8 +69,13 @@ def _decided_by(line: str) -> str:
     return "claude" if kind in _OF_CLAUDE else "codex" if kind in codex.TYPES else ""
 
 
+def own_transcript(agent: str) -> str:
+    """Name the transcript of an agent's own output; empty for another package's agent."""
+    return OWN_TRANSCRIPTS.get(agent, "")
+
+
 class ForeignTranscript:
-    """Wraps a transcript that is not ours."""
+    """Wraps another package's transcript."""
 
     def __init__(self, inner: Transcript) -> None:
         self._inner = inner
@@ -81,7 +86,7 @@ class ForeignTranscript:
         return self._events(lambda: self._inner.feed(line), line)
 
     def flush(self) -> list[Event]:
-        return self._events(lambda: self._inner.flush(), "")  # noqa: PLW0108 - looked up within: it may not be there
+        return self._events(lambda: self._inner.flush(), "")  # noqa: PLW0108 - looked up inside: it may be missing
 
     def _events(self, said: Callable[[], list[Event]], line: str) -> list[Event]:
         try:
@@ -92,7 +97,7 @@ class ForeignTranscript:
 
 
 def _believed(event: object) -> Event:
-    """An event whose every field is what it should be; of anything else only that it was there."""
+    """Return an event if its fields are valid; for anything else, a `Meta` that it was there."""
     if not isinstance(event, _EVENTS):
         return Meta({"unknown_event": repr(event)[:500]})
     try:
@@ -102,7 +107,7 @@ def _believed(event: object) -> Event:
 
 
 def find_runner(agent: str, options: AgentOptions, env: Mapping[str, str]) -> Runner:
-    """Find an agent, one of ours or another package's."""
+    """Find an agent, ralph's own or another package's."""
     if agent in AGENTS:
         return AGENTS[agent](options, env)
     with _faults_named(RUNNERS_GROUP, agent):
@@ -113,7 +118,7 @@ def find_runner(agent: str, options: AgentOptions, env: Mapping[str, str]) -> Ru
 
 
 def find_transcript(name: str) -> Callable[[], Transcript]:
-    """Find a transcript, one of ours or another package's."""
+    """Find a transcript, ralph's own or another package's."""
     if name in TRANSCRIPTS:
         return TRANSCRIPTS[name]
     with _faults_named(TRANSCRIPTS_GROUP, name):
@@ -127,13 +132,13 @@ def _load(group: str, name: str) -> object:
 
     points = list(entry_points(group=group, name=name))
     if not points:
-        raise BlockedError(f"no package has {name!r} among its entry points of the group {group}")
+        raise BlockedError(f"no installed package provides {name!r} (entry point group {group})")
     return points[0].load()
 
 
 @contextlib.contextmanager
 def _faults_named(group: str, name: str) -> Generator[None]:
-    """Say of any fault of another package's code where it comes from; a fault of ours says that itself."""
+    """Name the package in any fault of its code; ralph's own faults pass unchanged."""
     try:
         yield
     except RalphError:
@@ -144,6 +149,6 @@ def _faults_named(group: str, name: str) -> Generator[None]:
 
 def _unusable(group: str, name: str, error: Exception) -> BlockedError:
     return BlockedError(
-        f"{name}, an entry point of the group {group}, cannot be used: {type(error).__name__}: {error}",
-        "mend or remove the package that brings it; `pip list` names those that are installed",
+        f"cannot use {name} (entry point group {group}): {type(error).__name__}: {error}",
+        "update or remove the package that provides it; list installed packages: pip list",
     )

@@ -9,38 +9,38 @@ from ralph.core.events import MOST_DOLLARS, MOST_TOKENS, Event, Meta, Tag, Text,
 from ralph.core.ndjson import Oversized
 
 _READ_WHOLE = 4 << 20
-"""Bytes of a line that is read as it is. Longer ones hold a picture or a whole file, which nobody reads as an event."""
+"""Bytes of a line that is read as it is. Longer ones contain a picture or a whole file."""
 
 _LONGEST_TEXT = 1 << 18
-"""Bytes that are kept of each text in a longer line: the raw log has the rest."""
+"""Bytes to keep of each text in a longer line: the raw log has the rest."""
 _LONGEST_SHORTENED = 16 << 20
 _MOST_VALUES = 1 << 18
-"""What a longer line may still have of bytes and values then: a value takes a hundred bytes or more when it is read."""
+"""The most bytes and values of a shortened line: a parsed value takes a hundred bytes or more."""
 
 _MOST = 1000
-"""Tools that may be open at a time: an agent that never ends its tools must not fill the memory."""
+"""The most open tools: an agent that never ends its tools must not fill the memory."""
 
 _SHOWN = 2000
-"""Characters of a line that could not be read."""
+"""Characters to show of an unreadable line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a transcript can tell; what it cannot is not guessed at, and not shown."""
+    """What a transcript can report; ralph does not guess or show the rest."""
 
     supports_roles: bool = False
-    """Thinking and other voices are told from the agent's own words. Without it all is `AI`, but for ralph's hints."""
+    """It separates thinking and other voices from the agent's own text; otherwise all is `AI`, except ralph's hints."""
     supports_tool_events: bool = False
     supports_usage_events: bool = False
     supports_prompt_hiding: bool = False
-    """The agent echoes the prompt it was given, and the echo is told apart: `PROMPT`."""
+    """The agent echoes its prompt, and the echo is recognised: `PROMPT`."""
 
 
 class Transcript(Protocol):
-    """Turns lines into events. Pure and line-oriented; whatever the line, it never raises.
+    """Turns lines into events. Pure and line-oriented; it never raises, whatever the line.
 
-    One that also has `feed_bytes(line: bytes)` gets lines as they come: JSON need not become a `str` to be parsed. It
-    may keep a usage to itself that the next one would replace, until `settle()` asks for it.
+    One with `feed_bytes(line: bytes)` gets lines as bytes, because JSON need not become a `str` to be parsed. It may
+    hold back a usage that the next one would replace, until `settle()`.
     """
 
     @property
@@ -52,7 +52,7 @@ class Transcript(Protocol):
 
 
 class Reader:
-    """Takes in lines as they were read, whatever their bytes."""
+    """Reads lines of any bytes."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -67,16 +67,16 @@ class Reader:
             size, line = len(line), ndjson.shortened(line, _LONGEST_TEXT)
             line = line if _can_be_read(line) else Oversized(size)
         if isinstance(line, Oversized):
-            words = f"a line of {line.size:,} bytes is too long to be read; the raw log has it"
+            words = f"a line of {line.size:,} bytes is too long to show; the raw log has it"
             return [Meta({"oversized_line": line.size}), Text(Tag.SYS, words)]
         return self._feed(line)
 
     def settle(self) -> list[Event]:
-        """Return what was kept back while lines were read together: nobody asks for use after every one of them."""
+        """Return events that were held back while lines were read together."""
         return [] if self._settle is None else self._settle()
 
     def close(self) -> list[Event]:
-        """Take in that no more will come."""
+        """Return the last events: no more lines will come."""
         return self._transcript.flush()
 
     def _feed_text(self, line: bytes) -> list[Event]:
@@ -84,7 +84,7 @@ class Reader:
 
 
 def _can_be_read(line: bytes) -> bool:
-    """Tell whether a line whose long texts are shortened fits into memory as values, of which commas tell the most."""
+    """Tell whether a shortened line fits into memory as values, estimated by its commas."""
     values = line.count(b",") + line.count(b"[") + line.count(b"{")
     return len(line) <= _READ_WHOLE or (len(line) <= _LONGEST_SHORTENED and values <= _MOST_VALUES)
 
@@ -99,7 +99,7 @@ def events_in(lines: Iterable[bytes | Oversized], transcript: Transcript) -> Ite
 
 
 class OpenTools:
-    """Remembers what was started, so that nothing stays open for ever."""
+    """Remembers open tools, so that none stays open for ever."""
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
@@ -109,11 +109,11 @@ class OpenTools:
 
     @property
     def latest(self) -> str:
-        """The one that was started last; empty if none is open."""
+        """The tool that was started last; empty if none is open."""
         return next(reversed(self._ids), "")
 
     def start(self, tool_id: str) -> list[Event]:
-        """Remember a tool; if there are too many, the oldest ends unknown."""
+        """Remember a tool; if there are too many, end the oldest as unknown."""
         self._ids[tool_id] = None
         if len(self._ids) <= _MOST:
             return []
@@ -129,31 +129,31 @@ class OpenTools:
         return True
 
     def close(self) -> list[Event]:
-        """End all that are open: how, the stream has not said."""
+        """End all open tools with an unknown result."""
         closed: list[Event] = [ToolEnd(tool_id, ToolStatus.UNKNOWN) for tool_id in self._ids]
         self._ids.clear()
         return closed
 
 
 def spoken(tag: Tag, value: object) -> list[Event]:
-    """What somebody said; blanks, and what is no text, are nothing."""
+    """Return a text as an event; nothing for blanks and other values."""
     return [Text(tag, value)] if isinstance(value, str) and value.strip() else []
 
 
 def unread(line: str, **why: object) -> list[Event]:
-    """A line that could not be read: why, and the line itself for people to see."""
+    """Return the events of an unreadable line: the reason, and the line itself for people."""
     return [Meta({**why, "length": len(line)}), Text(Tag.SYS, line[:_SHOWN])]
 
 
 def named(value: object) -> str:
-    """A word for what was not expected; never the whole of it, which may be nested without end."""
+    """Describe an unexpected value, shortened: it may be nested without end."""
     return str(value)[:100] if value is None or isinstance(value, str | float | bool) else type(value).__name__
 
 
 class Figures:
-    """Reads the figures of one session. What is wrong with them is kept until it is told, and told once for each name.
+    """Reads the figures of one session, and collects their faults, one per name.
 
-    A figure that is missing, or null, says nothing and is nothing to complain about.
+    A missing or null figure is not a fault.
     """
 
     def __init__(self) -> None:
@@ -162,10 +162,10 @@ class Figures:
 
     def tokens(self, value: object, name: str) -> int:
         """Narrow the figure called `name` to a number of tokens."""
-        if type(value) is int and 0 <= value <= MOST_TOKENS:  # a bool is no number
+        if type(value) is int and 0 <= value <= MOST_TOKENS:  # a bool is not a number
             return value
         if value is not None:
-            self._complain(name, f"{_shown(value)} is no number of tokens: it does not count")
+            self._complain(name, f"{_shown(value)} is not a number of tokens; ralph ignores it")
         return 0
 
     def dollars(self, holder: Mapping[str, object], name: str) -> float | None:
@@ -173,14 +173,14 @@ class Figures:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MOST_DOLLARS:
             return float(value)  # compared before converted: an integer may be beyond any float
         if value is not None:
-            self._complain(name, f"{_shown(value)} is no amount of dollars: it does not count")
+            self._complain(name, f"{_shown(value)} is not an amount of dollars; ralph ignores it")
         return None
 
     def fell(self, name: str, before: float, after: float) -> None:
-        self._complain(f"{name} fell", f"it fell from {before:g} to {after:g}: what was spent stays spent")
+        self._complain(f"{name} fell", f"it fell from {before:g} to {after:g}; ralph keeps the larger figure")
 
     def faults(self) -> list[Event]:
-        """What there is to complain about since the last call."""
+        """Return the faults since the last call."""
         faults, self._faults = self._faults, []
         return faults
 

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -31,12 +32,19 @@ INTERRUPTED = (
 _PREVIEW = 2000
 
 
+class Access(StrEnum):
+    """What a path is used for, in Claude's words."""
+
+    READ = "read from"
+    WRITE = "write to"
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     """What one call came to."""
 
     content: str
-    """What the model is told."""
+    """The message for the model."""
 
     is_error: bool = False
     detail: object = None
@@ -49,11 +57,11 @@ class ToolResult:
     """Content blocks that take the place of `content`: an image."""
 
     was_tried: bool = True
-    """False: the tool would not even try, so the model is not told that the call was allowed."""
+    """False: the tool would not even try, so the model does not learn that the call was allowed."""
 
 
 class Tool(Protocol):
-    """One tool: what the model is told of it, and what it does. `arguments` have passed `input_schema`."""
+    """One tool: its description for the model, and its work. `arguments` have passed `input_schema`."""
 
     @property
     def name(self) -> str: ...
@@ -120,13 +128,13 @@ class Desk:
             path = home + path[1:]
         return Path(os.path.normpath(self.cwd / path))
 
-    def refusal(self, path: Path, verb: str) -> Refusal | None:
-        """Why the path may not be used for `verb` ("read from", "write to"), links followed; None: it may."""
+    def refusal(self, path: Path, access: Access) -> Refusal | None:
+        """Why the path may not be used in this way, links followed; None: it may."""
         real = path.resolve()
-        allowed = self.roots + (self.readable if verb == "read from" else ())
+        allowed = self.roots + (self.readable if access is Access.READ else ())
         if any(real.is_relative_to(root) for root in allowed):
             return None
-        refused = f"Claude requested permissions to {verb} {path}, but you haven't granted it yet."
+        refused = f"Claude requested permissions to {access} {path}, but you haven't granted it yet."
         if not any(path.is_relative_to(root) for root in allowed):
             return Refusal(refused)
         link = f"{path} resolves through a symlink to {real}, {_OUTSIDE}"
@@ -223,7 +231,7 @@ def format_size(size: int) -> str:
 
 
 def kept_in_file(text: str, size: int, place: Path) -> str:
-    """What the model is told instead of the whole."""
+    """Return the message for the model instead of the whole output."""
     cut = text.rfind("\n", 0, _PREVIEW)
     preview = text[: cut if cut > _PREVIEW // 2 else _PREVIEW]
     return (

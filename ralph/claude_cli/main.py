@@ -20,7 +20,7 @@ from ralph.claude_cli.session import Session, assemble, tell
 from ralph.claude_cli.stdio import BadInput, Control, OutputLost, UserMessage, read_line, said
 from ralph.claude_cli.stream import VERSION
 from ralph.claude_cli.toolbox import Leaving
-from ralph.core.errors import RalphError
+from ralph.core.errors import ExitCode, RalphError
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.system import environ
 from ralph.system.signals import SIGINT, Signals, SignalSafeQueue
@@ -31,7 +31,7 @@ _PIPE_PATIENCE = 3.0
 
 _STEP = 0.1
 _LAST_MOMENT = 3.0
-"""Seconds that a running command has to be ended in, when we are told to leave."""
+"""Seconds to end a running command after a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,14 @@ def _open_what_is_closed() -> None:
     if 2 in closed:
         sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the end; for None, `print` takes stdout
     if 1 in closed:
-        raise RalphError("stdout is closed: nobody would see the answer")
+        raise RalphError("cannot print the answer: stdout is closed")
 
 
 def _working_directory() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError as error:
-        raise RalphError("the working directory does not exist any more") from error
+        raise RalphError("the working directory no longer exists") from error
 
 
 def _is_open(number: int) -> bool:
@@ -147,7 +147,7 @@ def _attend(session: Session, prompt: str | None) -> int:
                 case Signalled():
                     session.leave()
                     _await_end(calls)
-                    return 128 + call.number
+                    return ExitCode.of_signal(call.number)
                 case TurnsOver():
                     if call.lost is not None:
                         raise call.lost
@@ -258,8 +258,8 @@ def _help() -> str:
     return (
         "Usage: ralph-claude -p [options] [prompt]\n\n"
         "A stand-in for the claude command: same flags, same stream. --model scripted:FILE plays a script.\n\n"
-        f"Options:\n{listed(Use.NEEDED)}\n\nTrue anyway:\n{listed(Use.MOOT)}\n\n"
-        f"Accepted, without effect:\n{listed(Use.IGNORED)}\n\nRefused:\n{listed(Use.REFUSED)}"
+        f"Options:\n{listed(Use.NEEDED)}\n\nAccepted, already the default:\n{listed(Use.MOOT)}\n\n"
+        f"Accepted, but ignored:\n{listed(Use.IGNORED)}\n\nNot supported:\n{listed(Use.REFUSED)}"
     )
 
 

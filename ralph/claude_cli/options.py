@@ -282,7 +282,7 @@ class Options:
     reads_stream: bool
     output: str
     in_pieces: bool
-    """Messages are told as they grow, too."""
+    """Partial messages are reported, too."""
     schema: Mapping[str, object] | None
     max_turns: int | None
     max_dollars: float | None
@@ -338,7 +338,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
 def _refuse(given: Given) -> None:
     if refused := given.of(Use.REFUSED):
         name = refused[0].names[-1]
-        raise BadUsage(f"Error: ralph-claude does not know {name} yet: every session is a fresh one, held with --print")
+        raise BadUsage(f"Error: ralph-claude does not support {name}: every session starts fresh, with --print")
     if "system-prompt" in given and "system-prompt-file" in given:
         raise BadUsage("Error: Cannot use both --system-prompt and --system-prompt-file. Please use only one.")
 
@@ -429,7 +429,7 @@ def _effort(level: str) -> tuple[str, list[str]]:
 
 
 def _sources(text: str | None) -> tuple[str, ...]:
-    """Which settings files count; all of them unless said."""
+    """Return the settings files to read; all by default."""
     if text is None:
         return ("user", "project", "local")
     return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,7 +1,7 @@
-"""Reading a shell command without running it: which simple commands it is made of, and what cannot be told beforehand.
+"""Reading a shell command without running it: its simple commands, and what is unknown before it runs.
 
 It never guesses. What it does not understand (functions, `case`, here-documents, unfinished quotes) is an `obstacle`,
-and whoever decides on the command must treat it as able to do anything.
+and a decision about the command must treat it as able to do anything.
 """
 
 import re
@@ -228,7 +228,7 @@ def read_script(command: str) -> Script:
 
 
 def programs(command: str) -> list[str]:
-    """The names of the programs that a command line runs, as far as can be told."""
+    """Return the names of the programs that a command line runs, as far as known."""
     return [part.name for part in read_script(command).commands]
 
 

@@ -78,7 +78,7 @@ class Stdin:
     """
 
     def __init__(self, stop: threading.Event) -> None:
-        """`stop` calls off the turn that is held, or the next one; who heeds it clears it."""
+        """`stop` cancels the current turn, or the next one; the reader clears it."""
         self._stop = stop
         self._waiting: deque[UserMessage] = deque()
         self._answering = False
@@ -121,7 +121,7 @@ class Stdin:
             return self._waiting.popleft() if self._waiting else None
 
     def waiting(self) -> list[UserMessage]:
-        """Take everything that came meanwhile."""
+        """Take all waiting messages."""
         with self._changed:
             taken = list(self._waiting)
             self._waiting.clear()

@@ -140,7 +140,7 @@ def interrupted(*, in_tools: bool) -> TurnEnd:
 
 
 def failed(error: ModelError) -> TurnEnd:
-    """The model could not be had. That claude calls this a success, only `is_error`, is no slip of ours."""
+    """The model was not available. The subtype `success` with `is_error` is what claude itself prints."""
     fields = {"api_error_status": error.status, "result": error.text, **error.facts}
     return TurnEnd("success", True, "stop_sequence", error.terminal_reason, fields, f"{error.text}\n")
 
@@ -151,7 +151,7 @@ def _error(subtype: str, stop_reason: str | None, reason: str, said: str, plain:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What `system/init` tells of a session."""
+    """The facts about a session in `system/init`."""
 
     session_id: str
     cwd: str
@@ -170,7 +170,7 @@ class Stream:
     setting: Setting
     output: ResultOutput
     in_pieces: bool = False
-    """Messages are told in pieces as well."""
+    """Partial messages are reported, too."""
     results: int = 0
     said: int = field(default=0)
     """User events since the turn began: `num_turns` counts those, not the calls of the model."""

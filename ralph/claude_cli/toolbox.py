@@ -142,7 +142,7 @@ class Toolbox:
     leaving: threading.Event
 
     def offers(self, verdict: StructuredOutput | None) -> list[ToolOffer]:
-        """Every tool as the model is told of it, by name."""
+        """Return every tool as the model sees it, sorted by name."""
         offers = [ToolOffer(tool.name, tool.description, tool.input_schema) for tool in self.tools.values()]
         return sorted([*offers, *([verdict.offer()] if verdict else [])], key=lambda offer: offer.name)
 
@@ -179,7 +179,7 @@ class Toolbox:
             if isinstance(decision, Allowed):
                 result = tool.run(call.arguments, self.desk)
                 return result, _accepted(decision) if result.was_tried else {}  # {}: the call itself was wrong
-        except Exception as error:  # a boundary: the model is told of any fault of a call, and may know a way round
+        except Exception as error:  # a boundary: the model gets every fault of a call, and may find a way round
             return crashed(call.name, str(error) or type(error).__name__), {}
         return self._denied(call, decision, done), _refused(decision)
 

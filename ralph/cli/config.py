@@ -5,9 +5,11 @@ from typing import Annotated, cast
 
 import typer
 
+from ralph.cli import completion
+from ralph.cli.program import command, say, say_json
 from ralph.core.errors import UsageError
 
-app = typer.Typer(rich_markup_mode=None, help="Show every setting, its value and where it comes from.")
+app = typer.Typer(rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)
@@ -20,8 +22,9 @@ def show(
         return
     from ralph.config import settings
     from ralph.config.keys import KEYS
-    from ralph.core import ndjson
     from ralph.system import environ
+    from ralph.ui.page import Table, TableColumn, TableRow
+    from ralph.ui.theme import Look
 
     loaded = settings.load(env=environ.without_redirections(), root=_project())
     rows = {
@@ -31,49 +34,68 @@ def show(
     if as_json:
         shown = {name: {"value": _safe(value), "source": source} for name, (value, source) in rows.items()}
         shown["transcript"]["means"] = loaded.transcript
-        typer.echo(ndjson.encode(shown))
+        say_json(shown)
         return
-    width = max(map(len, rows))
-    for name, (value, source) in rows.items():
-        meant = f" = {loaded.transcript}" if (name, value) == ("transcript", "auto") else ""
-        typer.echo(f"{name:<{width}}  {'-' if value in (None, '', []) else _shown(value)}{meant}  ({source})")
+    table = [
+        TableRow([name], (f"{'-' if value in (None, '', []) else _shown(value)}{meant}  ({source})", look))
+        for name, (value, source) in rows.items()
+        for meant in [f" = {loaded.transcript}" if (name, value) == ("transcript", "auto") else ""]
+        for look in [Look.QUIET if source == "default" else Look.PLAIN]
+    ]
+    say(Table([TableColumn("", whole=True)], table))
     for note in loaded.notes:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
 
 
-@app.command("set", context_settings={"ignore_unknown_options": True})  # a value may begin with a dash
 def set_(
-    key: Annotated[str, typer.Argument(help="A key as `ralph config` lists it, such as model or agents.claude.path.")],
-    value: Annotated[str, typer.Argument(help="Its new value.")],
+    key: Annotated[
+        str,
+        typer.Argument(
+            help="A key from `ralph config`, such as model or agents.claude.path.",
+            autocompletion=completion.setting_names,
+        ),
+    ],
+    value: Annotated[str, typer.Argument(help="Its new value.", autocompletion=completion.setting_values)],
     project: Annotated[
         bool, typer.Option("--project", help="Write .ralph/config.toml instead of your own configuration.")
     ] = False,
 ) -> None:
-    """Set a key in your own configuration, or in the project's."""
+    """Set a key in your own configuration, or the project's."""
     from ralph.config import paths, settings
     from ralph.config.keys import KEYS
     from ralph.system import environ
 
     root = _project()
     if project and root is None:
-        raise UsageError("--project needs a git repository around the current directory")
+        raise UsageError("cannot use --project: the current directory is not in a git repository")
     if project and key in KEYS and KEYS[key].guarded:
         raise UsageError(
-            f"{key} does not count in a project's configuration",
-            "leave out --project: it runs code or concerns secrets",
+            f"cannot set {key} for a project: it runs code or concerns secrets",
+            "leave out --project to set it for yourself",
         )
     path = paths.project_config(root) if project and root is not None else paths.user_config()
     note = settings.set_value(path, key, value)
-    typer.echo(f"{key} = {_safe(value)}  ({path})")
+    say(f"{key} = {_safe(value)}  ({path})")
     if note:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     try:
         in_force = settings.load(env=environ.without_redirections(), root=root).values[key]
-    except UsageError as error:  # it is written; what else is wrong is another matter
-        typer.echo(f"note: {error.message}", err=True)
+    except UsageError as error:  # the value is written; report other faults as a note
+        say(f"note: {error.message}", err=True)
         return
     if in_force.source not in (str(path), str(path.resolve())):
-        typer.echo(f"note: {in_force.source} sets it to {_shown(in_force.written)}, and counts more here", err=True)
+        say(f"note: {in_force.source} overrides this with {_shown(in_force.written)}", err=True)
+
+
+command(
+    app,
+    "set",
+    set_,
+    "Set up",
+    "ralph config set max_cost 5",
+    "ralph config set max_iterations 30 --project",
+    takes_dashes=True,
+)
 
 
 def _project() -> Path | None:
@@ -86,7 +108,7 @@ def _project() -> Path | None:
 
 
 def _safe(value: object) -> object:
-    """A value without the password that an address may hold."""
+    """Return a value without the password in an address."""
     from ralph.core.secrets import without_secrets
 
     return without_secrets(value) if isinstance(value, str) else value
@@ -100,14 +122,16 @@ def _shown(value: object) -> str:
 
 def trust(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="The repository, or its .envrc; else the one you stand in.")
+        Path | None,
+        typer.Argument(metavar="[PATH]", help="The repository or its .envrc; the default is the current repository."),
     ] = None,
-    forget: Annotated[bool, typer.Option("--forget", help="Take it back.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Stop trusting it.")] = False,
 ) -> None:
-    """Trust the .envrc of a repository as it stands, with the files that it reads.
+    """Trust the current .envrc of a repository.
 
-    Runs use it from then on, until one of these files changes. Nothing is executed here. Exit codes: 0 done, 2 there is
-    none, or it cannot be trusted.
+    ralph also trusts the files that it reads. Runs use it until one of these files changes. Nothing is executed here.
+
+    Exit codes: 0 done, 2 there is no .envrc, or ralph cannot trust it.
     """
     import time
 
@@ -119,7 +143,6 @@ def trust(
     from ralph.core.text import timestamp
     from ralph.git import repo
     from ralph.system import environ
-    from ralph.ui.terminal import visible
 
     env = environ.without_redirections()
     refuse_sessions(env)
@@ -128,28 +151,28 @@ def trust(
     folder = (place.parent if named else place).resolve()
     root = repo.open_repo(folder).root
     if folder != root and (named or (folder / envrc_files.NAME).exists()):
-        only = f"only {root / envrc_files.NAME} is used, the one at the root of the repository"
+        only = f"ralph uses only {root / envrc_files.NAME}, at the root of the repository"
         if named:
-            raise UsageError(f"{place} is never used", only)
-        typer.echo(visible(f"note: {only}; {folder / envrc_files.NAME} is not"), err=True)
+            raise UsageError(f"cannot trust {place}: ralph never uses it", only)
+        say(f"note: {only}, not {folder / envrc_files.NAME}", err=True)
     store = TrustStore(paths.ralph_dir(env))
     if forget:
         known = store.forget(root, timestamp(time.time()))
-        typer.echo(f"{root / envrc_files.NAME}: {'no longer trusted' if known else 'was not trusted'}")
+        say(f"{root / envrc_files.NAME}: {'no longer trusted' if known else 'was not trusted'}")
         return
     envrc = stands(root, env)
     if not envrc.exists:
-        raise UsageError(f"{envrc.path}: there is none", "go to the repository that has one, or name it")
+        raise UsageError(f"cannot trust {envrc.path}: no such file", "pass the path of a repository with an .envrc")
     if envrc.obstacle:
-        raise UsageError(f"{envrc.obstacle}, and so cannot be trusted", "put a plain, small file there, or none")
+        raise UsageError(f"cannot trust .envrc: {envrc.obstacle}", "replace it with a small regular file, or remove it")
     store.record(envrc, "ralph trust", timestamp(time.time()))
-    typer.echo(visible(f"{envrc.path} is trusted as it stands, with what it reads:"))
+    say(f"{envrc.path} is now trusted, with the files that it reads:")
     for name, digest in envrc.files.items():
-        missing = "not there; trust ends when it comes" if digest == envrc_files.MISSING else f"sha256 {digest[:16]}…"
-        typer.echo(visible(f"  {name}  ({missing})"))
+        missing = "missing; creating it ends trust" if digest == envrc_files.MISSING else f"sha256 {digest[:16]}…"
+        say(f"  {name}  ({missing})")
     if envrc.unfollowed:
-        typer.echo("not covered, because it cannot be told what is read or run there:")
+        say("not covered, because ralph can't tell what these read or run:")
         for where in envrc.unfollowed:
-            typer.echo(visible(f"  {where}"))
+            say(f"  {where}")
     if word_on(envrc, env).denies:
-        typer.echo("note: your direnv denies it, and that counts more: direnv allow", err=True)
+        say("note: your direnv still denies it; to change that: direnv allow", err=True)

@@ -1,118 +1,52 @@
-"""`ralph status`, `tell`, `pause`, `resume`, `stop` and `wake`: look at runs, and speak to one that is under way."""
+"""`ralph status`, `tell`, `pause`, `resume`, `stop` and `wake`: look at runs, and steer a live one."""
 
 import time
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph.cli import flags
+from ralph.cli import completion, flags
+from ralph.cli.program import say, say_json
 from ralph.core.errors import UsageError
-from ralph.core.guidance import Guidance
 
 if TYPE_CHECKING:
-    from ralph.core.guidance import Act
-    from ralph.state.known_runs import KnownRun
+    from ralph.state.known_runs import KnownRun, Outline
+    from ralph.ui.page import FactList
 
+_LONGEST_FACT = 400
 _PENDING = {"pause": "pauses before the next session", "stop": "stops after this iteration"}
 
 
 def status(
-    goal: flags.LiveGoal = None,
+    goal: Annotated[
+        str | None,
+        typer.Argument(metavar="[GOAL]", help="The goal's name or file.", autocompletion=completion.known_runs),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> None:
-    """Show the live runs, and those of this repository: where they stand, and what they have spent."""
-    from ralph.core import ndjson
-    from ralph.state.known_runs import roster
+    """Show the live runs and those of this repository.
 
-    runs = roster()
+    For each run: its current activity, its cost, and its latest summary.
+    """
+    from dataclasses import asdict
+
+    from ralph.state.known_runs import known_runs, outline
+
+    runs = known_runs()
     entries = runs.known() if goal is None else [runs.find(goal)]
-    outlines = [_outline(entry) for entry in entries]
+    outlines = [outline(entry) for entry in entries]
     if as_json:
-        typer.echo(ndjson.encode([asdict(outline) for outline in outlines]))
+        say_json([asdict(outline) for outline in outlines])
     elif not outlines:
-        typer.echo("no run is live, and none is known in this repository")
+        say("no run is live, and this repository has no runs yet")
     else:
-        typer.echo("\n\n".join("\n".join(_lines(outline)) for outline in outlines))
+        say(*[part for outline in outlines for part in ("", _facts(outline))][1:])
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """What a run's directory tells of it."""
-
-    goal: str
-    repo: str
-    live: bool
-    pid: int | None
-    directory: str
-    state: str
-    since: str = ""
-    until: float | None = None
-    tool: str = ""
-    asked: tuple[str, ...] = ()
-    """What it is to do after this iteration: `pause`, `stop`."""
-    branch: str = ""
-    iteration: int | None = None
-    failures: int = 0
-    cost_usd: float | None = None
-    tokens: int | None = None
-    session_cost_usd: float | None = None
-    context_pct: float | None = None
-    summary: str = ""
-    guidance: tuple[Guidance, ...] = ()
-
-
-def _outline(entry: "KnownRun") -> Outline:
-    from ralph.core.status import RunStatus, standing
-    from ralph.state.journal import Journal, Saved
-    from ralph.state.known_runs import latest_events
-
-    journal = Journal(entry.directory)
-    saved = journal.load()
-    place = Outline(entry.goal, entry.repo, entry.is_live, entry.pid, str(entry.directory), "")
-    if not isinstance(saved, Saved):
-        return replace(place, state="its record is damaged; the next start rebuilds it")
-    ended = journal.ending() or "cut off; the same command goes on"
-    stands = standing(latest_events(entry.directory)) if entry.is_live else RunStatus(ended)
-    if entry.is_live and stands.ended:  # that was the last start; this one has not said anything yet
-        stands = RunStatus("beginning")
-    run, used, last = saved.run, stands.session, saved.run.history.last
-    return replace(
-        place,
-        state=stands.doing,
-        since=stands.since,
-        until=stands.until,
-        tool=stands.tool,
-        asked=_asked(entry, stands.is_paused) if entry.is_live else (),
-        branch=run.branch,
-        iteration=run.iteration,
-        failures=run.failed,
-        cost_usd=run.spend.cost_usd if run.spend.costed else None,
-        tokens=run.spend.tokens if run.spend.knows_tokens else None,
-        session_cost_usd=used.cost_usd if used else None,
-        context_pct=used.context_pct if used else None,
-        summary=last.summary if last else "",
-        guidance=run.guidance,
-    )
-
-
-def _asked(entry: "KnownRun", is_paused: bool) -> tuple[str, ...]:
-    """What was asked for and has not come yet: of a run's words, those since its start are heeded."""
-    from ralph.core.guidance import Act, Steering
-    from ralph.core.text import instant
-    from ralph.state.inbox import Inbox
-
-    helm = Steering(
-        lambda: [word for word in Inbox(entry.directory).read() if (instant(word.at) or 0.0) >= entry.since]
-    )
-    helm.listen()
-    pending = {Act.PAUSE: helm.paused and not is_paused, Act.STOP: helm.stopping}
-    return tuple(str(act) for act, is_pending in pending.items() if is_pending)
-
-
-def _lines(outline: Outline) -> list[str]:
+def _facts(outline: "Outline") -> "FactList":
     """The outline for people: labels, and what is known."""
-    from ralph.core.text import format_money, local_time
+    from ralph.core.text import format_duration, format_money, local_time
+    from ralph.ui.page import FactList
     from ralph.ui.terminal import one_line
 
     until, cost, session = outline.until, outline.cost_usd, outline.session_cost_usd
@@ -126,7 +60,7 @@ def _lines(outline: Outline) -> list[str]:
             *(_PENDING[act] for act in outline.asked),
             ""
             if until is None
-            else f"until {local_time(until, now := time.time())}, {max(0.0, until - now):.0f} s from now",
+            else f"until {local_time(until, now := time.time())}, in {format_duration(max(0.0, until - now))}",
         ],
         "spent": [
             "" if cost is None else format_money(cost),
@@ -139,94 +73,90 @@ def _lines(outline: Outline) -> list[str]:
         "run": [outline.directory],
     }
     said = {label: " · ".join(filter(None, parts)) for label, parts in facts.items()}
-    return [f"{label:<11}{one_line(text, 200)}" for label, text in said.items() if text]
+    return FactList({label: one_line(text, _LONGEST_FACT) for label, text in said.items()}, copied=("run",))
 
 
 _LONGEST = 10_000
-"""Characters of a guidance: more belongs into the goal, or into a file that it names."""
+"""Characters of a message: more belongs in the goal, or in a file that it names."""
 
 
 def tell(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[GOAL] TEXT", help="The goal, unless only one run is live; then what to say, quoted."),
+        typer.Argument(
+            metavar="[GOAL] TEXT",
+            help="The goal (not needed if only one run is live), then the message in quotes.",
+            autocompletion=completion.known_runs,
+        ),
     ],
 ) -> None:
-    """Tell the agent something: the next session of the run reads it, and is asked to acknowledge it."""
+    """Send a message to the agent.
+
+    The next session of the run reads and acknowledges it.
+    """
     from ralph.core.guidance import Act
-    from ralph.state.known_runs import roster
+    from ralph.state.known_runs import known_runs
 
     if len(words) > 2:
-        raise UsageError(f"{len(words)} words where a goal and a text are expected", 'quote the text: ralph tell "…"')
+        raise UsageError(
+            f"{len(words)} arguments, but ralph tell takes a goal and a message",
+            'put the message in quotes: ralph tell "..."',
+        )
     asked, text = (None, words[0]) if len(words) == 1 else (words[0], words[1])
     if not text.strip():
-        raise UsageError("there is nothing to tell", 'ralph tell "what the next session should know"')
+        raise UsageError("the message is empty", 'ralph tell "what the next session should know"')
     if len(text) > _LONGEST:
         raise UsageError(
-            f"{len(text):,} characters are too many for a guidance ({_LONGEST:,})",
-            "write them to a file in the repository, and tell its name; or change the goal's file",
+            f"the message is too long: {len(text):,} characters, at most {_LONGEST:,}",
+            "put the text into a file in the repository and name that file, or edit the goal file",
         )
-    run = roster().find(asked)
-    _refuse_if_finished(run)
-    number = _post(run, Act.TELL, text.strip())
-    when = "the next session is told" if run.is_live else "the run is not live; its next start tells it"
-    typer.echo(f"guidance {number} for {run.goal}: {when}")
+    run = known_runs().find(asked)
+    if run.is_finished:
+        raise UsageError(f"cannot tell {run.goal} anything: its last run is done", "start a new run: ralph run GOAL.md")
+    number = run.post(Act.TELL, text.strip(), time.time()).message
+    when = "the next session will read it" if run.is_live else "the run is not live; its next start will read it"
+    say(f"guidance {number} for {run.goal}: {when}")
 
 
 def pause(goal: flags.LiveGoal = None) -> None:
-    """Hold the run after its iteration, until `ralph resume`."""
+    """Pause a run after its iteration, until `ralph resume`."""
     run = _steered(goal, "pause")
-    typer.echo(f"{run.goal} pauses after this iteration; go on with: ralph resume {run.goal}")
+    say(f"{run.goal} pauses after this iteration; continue with: ralph resume {run.goal}")
 
 
 def resume(goal: flags.LiveGoal = None) -> None:
-    """Let a paused run go on."""
-    typer.echo(f"{_steered(goal, 'resume').goal} goes on")
+    """Continue a paused run."""
+    say(f"{_steered(goal, 'resume').goal} continues")
 
 
 def stop(goal: flags.LiveGoal = None) -> None:
-    """End the run after its iteration, with exit code 130; the same `ralph run` goes on where it ended."""
-    typer.echo(f"{_steered(goal, 'stop').goal} stops after this iteration")
+    """Stop a run after its iteration.
+
+    It exits with code 130; the same `ralph run` command continues it.
+    """
+    say(f"{_steered(goal, 'stop').goal} stops after this iteration")
 
 
 def wake(goal: flags.LiveGoal = None) -> None:
-    """Let a run that waits, for a quota say, go on now."""
+    """Stop waiting (for a quota, for example) and continue now."""
     from ralph.core.guidance import Act
-    from ralph.core.status import standing
-    from ralph.state.known_runs import latest_events, roster
+    from ralph.core.status import status_of
+    from ralph.state.known_runs import known_runs, latest_events
 
-    run = roster().find_live(goal)
-    stands = standing(latest_events(run.directory))
+    run = known_runs().find_live(goal)
+    stands = status_of(latest_events(run.directory))
     if not stands.is_waiting:
-        raise UsageError(f"{run.goal} does not wait for a time: it is {stands.doing}", "see: ralph status")
-    _post(run, Act.WAKE, "")
-    typer.echo(f"{run.goal} goes on now")
+        raise UsageError(
+            f"cannot wake {run.goal}: it is not waiting, it is {stands.doing}", "see its state: ralph status"
+        )
+    run.post(Act.WAKE, "", time.time())
+    say(f"{run.goal} continues now")
 
 
 def _steered(goal: str | None, act: str) -> "KnownRun":
     from ralph.core.guidance import Act
-    from ralph.state.known_runs import roster
+    from ralph.state.known_runs import known_runs
 
-    run = roster().find_live(goal)
-    _post(run, Act(act), "")
+    run = known_runs().find_live(goal)
+    run.post(Act(act), "", time.time())
     return run
-
-
-def _post(run: "KnownRun", act: "Act", text: str) -> int:
-    from ralph.core.text import timestamp
-    from ralph.state.inbox import Inbox
-    from ralph.state.journal import Journal, Saved
-    from ralph.system import environ
-
-    saved = Journal(run.directory).load()
-    if isinstance(saved, Saved) and saved.run.id == environ.without_redirections().get("RALPH_RUN_ID"):
-        raise UsageError("a session does not steer the run that holds it", "leave that to the user")
-    return Inbox(run.directory).post(act, text, timestamp(time.time()))
-
-
-def _refuse_if_finished(run: "KnownRun") -> None:
-    from ralph.state.journal import Journal, Saved
-
-    saved = Journal(run.directory).load()
-    if not run.is_live and isinstance(saved, Saved) and saved.finished:
-        raise UsageError(f"the last run of {run.goal} is done: there is no next session", "start a new one: ralph run")

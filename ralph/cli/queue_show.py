@@ -1,4 +1,4 @@
-"""`ralph-runs list`, `show` and `logs`: the queue, one goal of it, and what its latest run did."""
+"""`ralph-runs list`, `show` and `logs`: the queue, one goal, and the transcript of its latest run."""
 
 import itertools
 import math
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ralph.cli import flags
-from ralph.dashboard.report import row
+from ralph.cli import completion, flags
+from ralph.cli.program import say, say_json
 
 if TYPE_CHECKING:
     from ralph.core.events import Event
@@ -26,14 +26,21 @@ if TYPE_CHECKING:
 def list_(
     state: Annotated[
         str | None,
-        typer.Option(metavar="STATE", help="Only goals that are draft, queued, running, done, stuck or cancelled."),
+        typer.Option(
+            metavar="STATE",
+            help="Show only goals in this state: draft, queued, running, done, stuck, cancelled or undone.",
+            autocompletion=completion.goal_states,
+        ),
     ] = None,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="List every goal instead of the 200 most relevant ones.")
+    ] = False,
     db: flags.Db = None,
     as_json: flags.PrintJson = False,
 ) -> None:
-    """List the goals of the queue: where each stands, and what it has cost."""
-    from ralph.core import ndjson
+    """List goals with their state and cost."""
     from ralph.dashboard import report
+    from ralph.dashboard.report import row
     from ralph.queue.news import PAUSED
     from ralph.queue.open import existing, is_cut_off, missing, whereabouts
 
@@ -44,20 +51,20 @@ def list_(
     goals = [goal for goal in everything if wanted in (None, goal.state)]
     cut_off = is_cut_off(place, everything)
     if as_json:
-        typer.echo(ndjson.encode([row(goal, cut_off=cut_off) for goal in goals]))
+        say_json([row(goal, cut_off=cut_off) for goal in goals])
     elif goals:
         paused = [PAUSED.written(place.flag)] if store is not None and store.paused else []
-        typer.echo("\n".join([*report.overview(goals, everything, cut_off=cut_off, flag=place.flag), *paused]))
+        most = None if everyone else report.MOST_LISTED
+        say(*report.overview(goals, everything, cut_off=cut_off, flag=place.flag, most=most), *paused)
     elif everything:
-        typer.echo(f"no goal is {wanted}; {report.tally(everything, cut_off=cut_off)}")
+        say(f"no goal is {wanted}; {report.tally(everything, cut_off=cut_off)}")
     else:
         what = missing(place) if store is None else "the queue is empty"
-        typer.echo(f"{what}; add goals with: {place.command('add', 'GOAL.md', '--queue')}")
+        say(f"{what}; add goals with: {place.command('add', 'GOAL.md', '--queue')}")
 
 
 def show(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
-    """Show a goal: its state and why, attempts, cost, branch, clone, what it comes after, history, the next step."""
-    from ralph.core import ndjson
+    """Show a goal's state, history and next step."""
     from ralph.dashboard import report
     from ralph.dashboard.report import document
     from ralph.queue.open import find, whereabouts
@@ -66,13 +73,13 @@ def show(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) 
     store, (found,) = find(place, [goal])
     known = known_of(found, place, store)
     if as_json:
-        typer.echo(ndjson.encode(document(known)))
+        say_json(document(known))
     else:
-        typer.echo("\n".join(report.details(known, store.goals(), flag=place.flag)))
+        say(*report.details(known, store.goals(), flag=place.flag))
 
 
 def known_of(goal: "BatchGoal", place: "QueueAddress", store: "Store") -> "GoalDetails":
-    """Look up what there is of a goal besides its row."""
+    """Look up everything about a goal that is not in its row."""
     from ralph.dashboard import report
     from ralph.dashboard.report import GoalDetails
     from ralph.queue.clone import kept
@@ -87,7 +94,7 @@ def known_of(goal: "BatchGoal", place: "QueueAddress", store: "Store") -> "GoalD
         goal,
         store.comments(goal),
         clone=working if working.is_dir() else None,
-        # A branch that is merged is removed from the mirror: one that is there has work that is nowhere else.
+        # A merged branch is removed from the mirror, so a branch that exists has work that is nowhere else.
         mirror=bare.path if has_mirror and bare.commit_at(f"refs/heads/{goal.branch}") else None,
         kept=kept(bare, working, goal.branch) if has_mirror else [],
         look=report.look_at_kept(bare.path, working, goal.branch),
@@ -108,33 +115,33 @@ def _state(written: str | None) -> str | None:
 
 _TICK = 0.5
 _LOOK = 6
-"""Ticks between two looks whether anybody serves the queue: of a server's, each is a connection."""
+"""Polls between two checks whether the queue has a worker: on a server, each check is a connection."""
 
 
 def logs(
     goal: flags.Id,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the goal no longer runs.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the run until it ends.")] = False,
     db: flags.Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print events as NDJSON.")] = False,
 ) -> None:
-    """Show what happened in the latest run of a goal, as `ralph run` shows it."""
+    """Show the transcript of a goal's latest run."""
     from ralph.core.errors import RalphError, UsageError
     from ralph.dashboard.transcript import event_in
     from ralph.queue.goals import State
     from ralph.queue.open import find, is_cut_off, whereabouts
     from ralph.queue.paths import queue_paths
     from ralph.ui.console import Console, write_json
-    from ralph.ui.terminal import Output
+    from ralph.ui.output import Output
 
     place = whereabouts(db)
     store, (found,) = find(place, [goal])
-    quarters = queue_paths(place.ralph_dir, store.queue_id)
-    file = quarters.run_directory(found) / "events.ndjson"
+    paths = queue_paths(place.ralph_dir, store.queue_id)
+    file = paths.run_directory(found) / "events.ndjson"
     following = follow and found.state is State.RUNNING and not is_cut_off(place, [found])
     if not file.exists() and not following:
         raise UsageError(f"{found.label} {found.name} has not run yet: it is {found.state}")
-    outlet = Output(sys.stdout, patience=math.inf)  # whoever pages through them takes his time
-    console = Console(outlet, root=str(quarters.clone(found)))
+    output = Output(sys.stdout, timeout=math.inf)  # a pager may read slowly
+    console = Console(output, root=str(paths.clone(found)))
 
     turns = itertools.count(1)
 
@@ -147,24 +154,28 @@ def logs(
         if (told := event_in(line)) is None:
             continue
         if as_json and isinstance(line, bytes):
-            write_json(outlet, line + b"\n")
+            write_json(output, line + b"\n")
         else:
             _draw(*told, console)
-        if outlet.closed:
+        if output.closed:
             break
     if follow and is_cut_off(place, [store.goal(found.id)]):
-        Output(sys.stderr).write(f"note: {found.label} was cut off; it goes on with: ralph-runs run{place.flag}\n")
-    if outlet.fault is not None:
-        raise RalphError(f"stdout: {outlet.fault.strerror}", "let it be written elsewhere, or free some space")
+        Output(sys.stderr).write(
+            f"note: {found.label} was interrupted; continue it with: {place.command('run', '--all')}\n"
+        )
+    if output.fault is not None:
+        raise RalphError(
+            f"cannot write to stdout: {output.fault.strerror}", "write to another place, or free some disk space"
+        )
 
 
 def _lines(file: Path, runs: Callable[[], bool]) -> "Iterator[bytes | Oversized]":
-    """Yield the whole lines of a file, and those that are added for as long as the goal runs."""
+    """Yield the lines of a file, and those added while the goal runs."""
     from ralph.dashboard.transcript import RunFile
 
     with RunFile(file) as run:
         while True:
-            is_running = runs()  # asked before the last look, so that nothing is missed
+            is_running = runs()  # asked before the last read, so that nothing is missed
             yield from run.lines()
             if not is_running:
                 return

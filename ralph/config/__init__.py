@@ -1,1 +1,1 @@
-"""What the user has set, and what an agent is given."""
+"""Settings, and the environment of an agent."""

@@ -1,6 +1,6 @@
-"""The environment of a run's agent and check: ralph's own, and over it what a trusted `.envrc` adds.
+"""The environment of a run's agent and check: ralph's own, plus the variables of a trusted `.envrc`.
 
-Settled once at each start, under the lock, before the first session; ralph itself and its git keep the one they have.
+Decided once per start, under the lock, before the first session; ralph itself and its git keep their own environment.
 """
 
 import shlex
@@ -25,37 +25,37 @@ from ralph.system.signals import Signals
 
 @dataclass(frozen=True, slots=True)
 class AgentEnvironment:
-    """An environment, and what is to be said of it."""
+    """An environment, and what to report about it."""
 
     env: Mapping[str, str]
     header: str = ""
-    """A line for people; empty where there is nothing to say."""
+    """A line for people; empty if there is nothing to say."""
     note: str = ""
-    """Why `.envrc` is not used, for whoever is shown no header."""
+    """Why `.envrc` is not used, for readers without a header."""
     used: bool | None = None
-    """Whether `.envrc` was used; None: there is none."""
+    """Whether `.envrc` was used; None if there is none."""
     why: str = ""
-    """Why not."""
+    """Why it was not used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The version of `.envrc` that stood when a run began, which its directory keeps.
+    """The version of `.envrc` at the start of a run, kept in its directory.
 
-    None: it begins now. Empty: it began, and its directory does not tell with what; so it stays.
+    None: the run starts now. Empty: it started earlier, and its directory does not say with which version.
     """
 
     digest: str | None
 
     @classmethod
     def of(cls, directory: Path) -> "Beginning":
-        """The beginning of a run that goes on."""
+        """The recorded start of a run that continues."""
         file = directory / "envrc"
         with named_in_faults(file):
             return cls(file.read_text("utf-8", "replace").strip() if file.is_file() else "")
 
     def keep(self, envrc: Envrc, directory: Path) -> None:
-        """Write down what stands, for the starts to come; what was written at the beginning stays."""
+        """Record the current version for later starts; an existing record stays."""
         if self.digest is None:
             replace_file(directory / "envrc", f"{envrc.digest}\n")
 
@@ -73,9 +73,11 @@ def stands(root: Path, env: Mapping[str, str]) -> Envrc:
 
 
 def passed_over(root: Path, env: Mapping[str, str]) -> list[str]:
-    """Say which programs of the repository's ralph would have run, by PATH, and does not."""
+    """Report programs inside the repository that PATH leads to and that ralph does not run."""
     found = programs.passed_over(("git", "direnv"), env.get("PATH", ""), root)
-    return [f"ralph does not run {place}, which lies in the repository: it goes on on PATH" for place in found]
+    return [
+        f"ralph skips {place}, because it is inside the repository, and uses the next one on PATH" for place in found
+    ]
 
 
 def _searched(root: Path, env: Mapping[str, str]) -> str:
@@ -95,20 +97,22 @@ def agent_environment(
     by_agent: bool = False,
     in_passing: bool = False,
 ) -> AgentEnvironment:
-    """Settle the environment; `trusting`: the user trusts what stood before any agent; `by_agent`: this did not.
+    """Decide the environment; `trusting`: the user trusts the version before any agent; `by_agent`: this one is later.
 
-    `in_passing`: no agent will be held here, and so nothing is written down of what stood before.
+    `in_passing`: no agent will run here, so nothing is recorded about the version before one.
     """
     store = TrustStore(ralph_dir, in_passing=in_passing)
     try:
         doubt = _doubt(envrc, env, store, beginning, trusting=trusting, by_agent=by_agent)
-    except RalphError as error:  # its record cannot be read or written
+    except RalphError as error:  # its record is unreadable or cannot be written
         doubt = Doubt(f"{error.message} ({error.hint})")
     if not envrc.exists:
-        return AgentEnvironment(env, f"there is no {NAME} here to be trusted" if trusting else "")
+        return AgentEnvironment(env, f"there is no {NAME} here to trust" if trusting else "")
     if doubt is not None:
-        trust = f"look at it, then: ralph trust {shlex.quote(str(envrc.root))}"
-        return _without(envrc, env, doubt.why, "put a plain, small file there, or none" if envrc.obstacle else trust)
+        trust = f"review it, then: ralph trust {shlex.quote(str(envrc.root))}"
+        return _without(
+            envrc, env, doubt.why, "replace it with a small regular file, or remove it" if envrc.obstacle else trust
+        )
     used = _evaluated(envrc, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root), guardian, signals)
     if isinstance(used, Failure):
         return _without(envrc, env, used.why, used.hint)
@@ -129,7 +133,7 @@ def _doubt(
         store.record(envrc, DIRENV, at)
     if doubt is None or spoken or not trusting or envrc.obstacle or word.denies:
         return doubt
-    return Doubt(f"{doubt.why}, and --trust-envrc does not speak for what an agent may have written")
+    return Doubt(f"{doubt.why}, and --trust-envrc does not cover a file that an agent may have changed")
 
 
 def _evaluated(
@@ -139,7 +143,7 @@ def _evaluated(
     program = shutil.which("direnv", path=path)
     if program is None:
         plain = read(envrc.text.decode("utf-8", "replace"))
-        omitted = f"; left out: {plain.omissions}, for there is no direnv here to run it" if plain.omissions else ""
+        omitted = f"; skipped without direnv: {plain.omissions}" if plain.omissions else ""
         return _Evaluated(let_through(plain.values), f"read as text{omitted}")
     changes = export(
         program,
@@ -156,7 +160,7 @@ def _evaluated(
         return changes
     after = stands(envrc.root, env)
     if any(envrc.files.get(name, MISSING) != MISSING for name in after.changed_since(envrc.files)):
-        return Failure("it changed while it was evaluated", "look at it, then run this again")
+        return Failure("it changed while it was evaluated", "review it, then run this again")
     if added := changes.get("PATH"):
         changes = {**changes, "PATH": programs.rejoined(added, path, env.get("PATH", ""))}
     return _Evaluated(let_through(changes), "by direnv", envrc.unfollowed)
@@ -164,19 +168,19 @@ def _evaluated(
 
 def _without(envrc: Envrc, env: Mapping[str, str], why: str, following: str) -> AgentEnvironment:
     loaded = env.get("DIRENV_FILE") == str(envrc.path)
-    said = f"not used: {why}; {following}" + (" (what your shell had loaded of it stays)" if loaded else "")
+    said = f"not used: {why}; {following}" + (" (variables that your shell already loaded stay)" if loaded else "")
     return AgentEnvironment(env, said, f"{envrc.path} is {said}", used=False, why=why)
 
 
 def _told(used: _Evaluated) -> str:
-    """What was taken over, by name: values are nobody's business."""
+    """List the variables by name; their values may be secrets."""
     variables = used.variables
     count = len(variables.values)
     said = [f"{plural(count, 'variable')} {used.how}{_listed(': ', sorted(variables.values))}"]
     said += [
         _listed("unset: ", sorted(variables.unset)),
         _listed("dropped: ", sorted(variables.dropped)),
-        _listed("left out, for it is not UTF-8: ", sorted(variables.garbled)),
+        _listed("skipped (not UTF-8): ", sorted(variables.garbled)),
         _listed("not covered by trust: ", used.uncovered),
     ]
     return " · ".join(filter(None, said))

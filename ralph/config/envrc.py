@@ -29,10 +29,10 @@ from ralph.system.files import make_private_directory
 from ralph.system.guardian import Guardian, StartError
 
 _STATE = {"DIRENV_DIFF", "DIRENV_DIR", "DIRENV_FILE", "DIRENV_WATCHES", "DIRENV_DUMP_FILE_PATH", "DIRENV_IN_ENVRC"}
-"""What a shell's hook left in the environment: with it direnv would say that there is nothing to do."""
+"""Variables of a shell's direnv hook: with them direnv would report that there is nothing to do."""
 
 _POLL = 0.2
-_LOOK = "see what it complains of: go there, and `direnv allow`"
+_LOOK = "run `direnv allow` there to see the error"
 _SETTINGS = ("direnv.toml", "config.toml")
 
 _WORD = r"[^\s\\\"'$`;&|<>(){}*?\[\]~!#]"
@@ -41,24 +41,24 @@ _NOTHING = re.compile(r"\s*(#.*)?")
 _GOES_ON = re.compile(
     r"(if|for|while|until|case|select|function|\{|\()(\s|$)|.*(<<|\\$|[{(]\s*(#.*)?$)|(exit|return)\b"
 )
-"""Lines after which it cannot be told, line by line, what is executed."""
+"""Lines after which reading line by line no longer tells what is executed."""
 
 _DROPPED = re.compile(
     r"(GIT_|LD_|PYTHON|DIRENV_|RALPH_|BASH_FUNC_).*|BASH_ENV|ENV|NODE_OPTIONS|PERL5OPT|RUBYOPT|GCONV_PATH", re.DOTALL
 )
-"""Names that have programs run or load something else, whoever starts them: shells, interpreters, the C library, git.
+"""Variables that make programs run or load something else: shells, interpreters, the C library, git.
 
 Where a language looks for its modules is not among them, but for Python's: `layout perl` and `layout ruby` live by it.
-And ralph's own, which speak of its run; and direnv's, which speak of its shell.
+Also ralph's own, which describe its run, and direnv's, which describe its shell.
 """
 
 _GARBLED = "\N{REPLACEMENT CHARACTER}"
-"""What direnv (2.32.1) prints for bytes that are no text: what they were is lost."""
+"""What direnv (2.32.1) prints for bytes that are not text; the original bytes are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirenvWord:
-    """What the user told his direnv about a `.envrc` with this content, at this path."""
+    """Whether the user's direnv allows or denies a `.envrc` with this content at this path."""
 
     allows: bool
     denies: bool
@@ -66,14 +66,14 @@ class DirenvWord:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why direnv gave no environment, and what the user can do."""
+    """Why direnv returned no environment, and what the user can do."""
 
     why: str
     hint: str
 
 
 def word_on(envrc: Envrc, env: Mapping[str, str]) -> DirenvWord:
-    """Look up what the user told his direnv; nothing is run."""
+    """Look up whether the user's direnv allows or denies it; nothing is run."""
     data = _folder(env, "XDG_DATA_HOME", ".local/share")
     path = os.fsencode(envrc.path) + b"\n"
     return DirenvWord(
@@ -92,10 +92,10 @@ def export(
     timeout: float,
     stop_requests: Callable[[], int],
 ) -> Mapping[str, str | None] | Failure:
-    """Have direnv evaluate the `.envrc`; when this returns, nothing that it started is left. None: unset.
+    """Let direnv evaluate the `.envrc`; nothing that it started is left when this returns. None: unset.
 
-    `folder` is made, and is gone afterwards: if ralph is killed, then the next time.
-    Neither what it prints nor what it complains of is kept: there may be secrets in both.
+    `folder` is temporary; after a kill, the next call removes it.
+    Its output and errors are not kept: both may contain secrets.
     """
     nowhere = Path(os.devnull)
     started = time.monotonic()
@@ -124,12 +124,12 @@ def export(
                     child.kill()
             exit_code = child.exit_code
     except StartError as error:
-        return Failure(error.message, "mend your direnv")
+        return Failure(error.message, "repair your direnv")
     if timed_out:
-        why = f"it was ended after {format_duration(timeout)}, with all that it had started"
-        return Failure(why, "give it longer: ralph config set envrc_timeout 5m")
+        why = f"direnv took longer than {format_duration(timeout)} and was stopped"
+        return Failure(why, "allow more time: ralph config set envrc_timeout 5m")
     if exit_code != 0:
-        return Failure(f"direnv failed with it (exit {exit_code})", _LOOK)
+        return Failure(f"direnv failed (exit {exit_code})", _LOOK)
     return _changes(b"\n".join(printed))
 
 
@@ -139,14 +139,14 @@ def _changes(printed: bytes) -> Mapping[str, str | None] | Failure:
     except ndjson.Malformed:
         changes = None
     if not isinstance(changes, dict):
-        return Failure("direnv printed something else than JSON", _LOOK)
+        return Failure("direnv did not print JSON", _LOOK)
     told = cast("dict[str, object]", changes)
     return {name: value for name, value in told.items() if value is None or isinstance(value, str)}
 
 
 @contextlib.contextmanager
 def _allowing(envrc: Envrc, env: Mapping[str, str], config: Path) -> Generator[Path]:
-    """The user's configuration of direnv, with this one file allowed and no other; his own stays as it is.
+    """Yield a direnv configuration that allows this one file and no other; the user's own stays as it is.
 
     Not a data directory of ours with its allow files, for XDG_DATA_HOME means much to others: evaluated under another
     one, a `.envrc` would have pipenv, mise and uv make their environments there.
@@ -179,7 +179,7 @@ def _folder(env: Mapping[str, str], name: str, usual: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """What was read, and the numbers of the lines that were left out; all of them from `end` on, if there is one."""
+    """The variables that were read, and the numbers of the skipped lines; from `end` on, all were skipped."""
 
     values: Mapping[str, str]
     left_out: tuple[int, ...]
@@ -187,7 +187,7 @@ class Static:
 
     @property
     def omissions(self) -> str:
-        """What was left out, in words; empty if nothing was."""
+        """Describe the skipped lines; empty if there are none."""
         lines = ", ".join(map(str, self.left_out[:10])) + (" …" if len(self.left_out) > 10 else "")
         some = f"line{'s' if len(self.left_out) > 1 else ''} {lines}" if lines else ""
         rest = f"everything from line {self.end} on" if self.end else ""
@@ -195,7 +195,7 @@ class Static:
 
 
 def read(text: str) -> Static:
-    """Read the lines that only assign text to a name; lines are bash's, which drops NULs."""
+    """Read the lines that only assign text to a name; like bash, drop NULs."""
     plain: list[str] = []
     left_out: list[int] = []
     end = None
@@ -215,7 +215,7 @@ def read(text: str) -> Static:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Variables that are set, those that are taken away, and those that were not let through, or could not be read."""
+    """Variables that are set, removed, not allowed, or not readable."""
 
     values: Mapping[str, str]
     unset: tuple[str, ...]
@@ -223,12 +223,12 @@ class Variables:
     garbled: tuple[str, ...]
 
     def over(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The environment as they change it."""
+        """Return the environment with these changes."""
         return {name: value for name, value in env.items() if name not in self.unset} | dict(self.values)
 
 
 def let_through(changes: Mapping[str, str | None]) -> Variables:
-    """Sort what a `.envrc` does; None takes a variable away."""
+    """Sort the changes of a `.envrc`; None removes a variable."""
     kept = {name: value for name, value in changes.items() if not _DROPPED.fullmatch(name)}
     return Variables(
         values={name: value for name, value in kept.items() if value is not None and _GARBLED not in value},

@@ -24,7 +24,7 @@ _PIECE = re.compile(
     """,
     re.VERBOSE,
 )
-"""What a word is made of; a quote that the line does not close is none. No repetition is ever tried anew."""
+"""What a word is made of; an unclosed quote does not count. No repetition is ever matched twice."""
 
 _REST = re.compile(r"[^\n]*")
 
@@ -167,15 +167,15 @@ def _rest(text: str, place: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Envrc:
-    """`.envrc` and the files that it reads, each by the sha256 of its content; those that are not there count, too."""
+    """`.envrc` and the files that it reads, each by the sha256 of its content; missing files count, too."""
 
     root: Path
     files: Mapping[str, str]
     text: bytes
     unfollowed: tuple[str, ...]
-    """What it does that no file tells: what trust in these files does not cover."""
+    """Actions that trust in these files does not cover."""
     unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The files that cannot be vouched for, a pipe for example, each with the reason."""
+    """The files that cannot be trusted, such as a pipe, each with the reason."""
 
     @property
     def path(self) -> Path:
@@ -187,22 +187,22 @@ class Envrc:
 
     @property
     def obstacle(self) -> str:
-        """Why not all of it can be read, in words; empty if it can."""
+        """Why it cannot be read completely; empty if it can."""
         return next((f"{name} {why}" for name, why in self.unreadable.items()), "")
 
     @property
     def digest(self) -> str:
-        """One word for all of it."""
+        """One digest of all files."""
         told = "".join(f"{name}\0{content}\0" for name, content in sorted(self.files.items()))
         return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()
 
     def changed_since(self, files: Mapping[str, str]) -> list[str]:
-        """Name the files that are others than they were."""
+        """Name the files that have changed."""
         return [name for name in {**self.files, **files} if self.files.get(name) != files.get(name)]
 
 
 def look(root: Path, home: Path, path: str = "") -> Envrc:
-    """Read what stands in a repository; `path` is the PATH that its `.envrc` would be evaluated with."""
+    """Read the `.envrc` of a repository; `path` is the PATH for evaluating it."""
     found = _Found(root, home, tuple(map(Path, filter(None, path.split(os.pathsep)))))
     text = found.add_script(root / NAME, root)
     return Envrc(root, found.files, text, tuple(dict.fromkeys(found.unfollowed)), found.unreadable)
@@ -233,7 +233,7 @@ class _Found:
             return b""
         content = self.add(path)
         if len(content) > self.text_left:
-            self.unfollowed.append(f"what {name} does: it is too long to be read here")
+            self.unfollowed.append(f"everything in {name}: it is too long to analyse")
             return content
         self.text_left -= len(content)
         for command in commands(content.decode("utf-8", "replace").replace("\0", "")):  # bash drops NULs
@@ -303,7 +303,7 @@ class _Found:
             self._add_named(words, bases)
 
     def _watch_path(self, verb: str, arguments: Sequence[str], *, assigned: Sequence[str]) -> None:
-        """Notice what puts a folder on PATH that is not plainly outside of the repository."""
+        """Notice a folder on PATH that may be inside the repository."""
         match verb, *arguments:
             case "PATH_add", *folders:
                 pass
@@ -361,10 +361,10 @@ class _Found:
 
 
 def _nature(path: Path) -> str:
-    """What it is that is no file."""
+    """Describe a path that is not a file."""
     if not path.exists():
         return "is a link that leads nowhere"
-    return "is a directory" if path.is_dir() else "is no plain file"
+    return "is a directory" if path.is_dir() else "is not a regular file"
 
 
 def _is_file(path: Path) -> bool:

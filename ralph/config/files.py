@@ -1,5 +1,6 @@
 """A `config.toml`, the user's or a project's: read as dotted names, changed one name at a time."""
 
+import sys
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from ralph.system.files import replace_file
 
 
 def read(path: Path, known: Collection[str]) -> dict[str, object]:
-    """The entries under their dotted names; a table of a `known` name is a value. Nothing where there is no file."""
+    """Return the entries by dotted names; a table with a `known` name is a value. Empty if the file is missing."""
     return _flattened(_table(path), known)
 
 
@@ -25,7 +26,9 @@ def put(path: Path, name: str, value: object) -> str:
     for parent in parents:
         inner = cast("dict[str, object]", inner.setdefault(parent, {}))
         if not isinstance(inner, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - the file is the user's
-            raise UsageError(f"{path}: {parent} is not a table", f"make it one, then set {name} again")
+            raise UsageError(
+                f"cannot set {name}: {parent} is not a table in {path}", f"make it a table, then set {name} again"
+            )
     inner[last] = value
     return _replace(path.resolve(), tomli_w.dumps(table))  # a linked configuration stays linked
 
@@ -36,9 +39,11 @@ def _table(path: Path) -> dict[str, object]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: not TOML: {error}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"cannot read {path}: invalid TOML: {error}") from error
 
 
 def _flattened(table: Mapping[str, object], known: Collection[str], prefix: str = "") -> dict[str, object]:
@@ -59,7 +64,7 @@ def _replace(path: Path, content: str) -> str:
         if "#" in before:
             kept = path.with_name(path.name + ".bak")
             kept.write_text(before, "utf-8")
-            note = f"comments are not carried over: the file as it was is {kept}"
+            note = f"comments are not kept in the new file; the old file is {kept}"
         replace_file(path, content, mode=path.stat().st_mode & 0o777 if path.exists() else 0o600)
     except DiskError as error:
         raise UsageError(error.message, error.hint) from error
@@ -69,32 +74,70 @@ def _replace(path: Path, content: str) -> str:
 
 
 _LARGEST = 4 * 1024 * 1024
-_WHAT = "a goal is a Markdown file with an `## Objective`"
+_WHAT = "a goal is a Markdown file with an `## Objective` section"
 
 
 def read_goal(path: Path) -> Goal:
-    """Read a goal file, or say why not."""
+    """Read a goal file."""
     return goal_in(read_text(path), path)
 
 
 def read_text(path: Path) -> str:
-    """The text of a goal file, front matter included, or why it cannot be had."""
+    """Return the text of a goal file, including its front matter."""
     try:
         if path.exists() and not path.is_dir() and not path.is_file():
-            raise UsageError(f"{path} is no regular file", _WHAT)
+            raise UsageError(f"cannot read {path}: not a regular file", _WHAT)
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
         if len(data) > _LARGEST:
-            raise UsageError(f"{path}: larger than {_LARGEST // 2**20} MiB", "refer to long texts by their path")
+            raise UsageError(
+                f"cannot read {path}: larger than {_LARGEST // 2**20} MiB",
+                "put long texts into other files, and name their paths",
+            )
         return data.decode("utf-8")
     except IsADirectoryError:
-        raise UsageError(f"{path} is a directory, not a goal file", "name one Markdown file") from None
+        raise UsageError(f"cannot read {path}: it is a directory", "pass one Markdown file") from None
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such goal file", _WHAT) from None
+        raise UsageError(f"cannot read {path}: no such file", _WHAT) from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})") from error
+
+
+def read_words(said: str) -> str:
+    """Return the goal from `-p`: the words themselves, or stdin with `-`."""
+    if said == "-":
+        words = read_stdin("-p -")
+        if not words.strip():
+            raise UsageError("-p -: stdin is empty", 'pipe the goal in: echo "fix the flaky test" | ralph run -p -')
+        return words
+    if not said.strip():
+        raise UsageError("-p is empty", 'describe the goal: ralph run -p "fix the flaky test"')
+    if said.endswith(".md") and Path(said).is_file():
+        raise UsageError(f"-p takes a sentence, but {said} is a file", f"leave out -p: ralph run {said}")
+    try:
+        said.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("-p: not UTF-8 text") from error
+    return said
+
+
+def read_stdin(asker: str) -> str:
+    """Return all of stdin as text; `asker` is the argument that wants it, for errors."""
+    if sys.stdin is None:  # closed before the start
+        return ""
+    if sys.stdin.isatty():
+        sys.stderr.write("Type the text, then press Ctrl-D:\n")
+    data = sys.stdin.buffer.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise UsageError(
+            f"{asker}: larger than {_LARGEST // 2**20} MiB", "put long texts into other files, and name their paths"
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{asker}: not UTF-8 text (byte {error.start})") from error
 
 
 class Folders:
@@ -107,7 +150,7 @@ class Folders:
         """Refuse a goal that shares its name with another file: they would share a run, a branch and a clone."""
         for other in self._named(goal.path.parent).get(goal.name, ()):
             if other.name != goal.path.name and not other.samefile(goal.path):
-                raise UsageError(f"{goal.path} and {other} have one name, {goal.name}", "rename one of them")
+                raise UsageError(f"{goal.path} and {other} have the same name, {goal.name}", "rename one of them")
 
     def _named(self, folder: Path) -> dict[str, list[Path]]:
         if folder not in self._listed:
@@ -119,7 +162,7 @@ class Folders:
 
 
 def goal_in(text: str, path: Path, folders: Folders | None = None) -> Goal:
-    """The goal that a file's text says, unless another file beside it has the same name."""
+    """Parse a goal from a file's text; refuse it if another file beside it has the same name."""
     goal = parse_goal(text, path.parent.resolve() / path.name)
     (folders or Folders()).refuse_namesake(goal)
     return goal

@@ -18,12 +18,17 @@ def repo_key(root: Path) -> str:
 
 
 def ralph_dir(env: Mapping[str, str]) -> Path:
-    """Where runs and clones are kept."""
+    """Return the directory of runs and clones."""
     own = env.get("RALPH_DIR", "").strip()
     try:
         return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
     except RuntimeError as error:  # ~nobody
         raise UsageError(f"RALPH_DIR={own}: {error}") from error
+
+
+def queue_file(ralph_dir: Path) -> Path:
+    """Where the queue is kept of someone who set none up."""
+    return ralph_dir / "runs.sqlite"
 
 
 def user_config() -> Path:

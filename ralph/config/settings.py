@@ -6,17 +6,18 @@ The only module that makes settings of the environment, `.env` and TOML files, a
 import io
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 import dotenv
 
-from ralph.agents.base import OWN_TRANSCRIPTS, SCRIPTED, AgentOptions, ClaudeOptions, CodexOptions
+from ralph.agents.base import AUTO, OWN_TRANSCRIPTS, SCRIPTED, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.config import files
-from ralph.config.keys import KEYS, flag, variable
+from ralph.config.keys import APPEND, KEYS, flag, variable
 from ralph.config.paths import project_config, user_config
 from ralph.core.errors import UsageError
+from ralph.core.fallback import Fallback, agent_and_model
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
 from ralph.core.text import did_you_mean
@@ -24,12 +25,12 @@ from ralph.core.text import did_you_mean
 DEFAULT = "default"
 
 _MOST_QUOTED = 100
-"""Iterations that a prompt may quote; a quote has up to 4,000 characters, and a usual context no room for more."""
+"""Iterations that a prompt may quote: at up to 4,000 characters each, a usual context has no room for more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting as it was written, as it was read, and where it stood."""
+    """A setting as written, as parsed, and its source."""
 
     written: object
     value: object
@@ -38,17 +39,28 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a kind of session is given besides its prompt; without a model or reasoning of its own, the run's."""
+    """Settings of one kind of session; an empty model or reasoning means the run's."""
 
     tools: tuple[str, ...]
     system_prompt_file: str = ""
+    system_prompt: str = APPEND
+    """What the file does to the agent's own system prompt."""
     model: str = ""
     reasoning: Reasoning | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class AskOptions:
+    """What `ralph ask` allows claude."""
+
+    max_turns: int
+    allowed_tools: tuple[str, ...]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """Every value in force; `config.keys` says which key is kept in which field."""
+    """All settings; `config.keys` says which key is kept in which field."""
 
     agent: str
     model: str
@@ -63,32 +75,61 @@ class Settings:
     stall_after: int
     worker: Mode
     scout: Mode
+    planner: Mode
     summarizer: Mode
     rhythm: Rhythm
     agents: AgentOptions
+    ask: AskOptions
+    fallback: Fallback
     notify: tuple[str, ...]
-    """The command that is told what someone who is away wants to know; empty without one."""
+    """The notification command; empty if there is none."""
+    bell: bool
+    """Whether to ring the terminal's bell when a run or a batch ends."""
     most_goals: int
     """How many goals of the queue may run at once."""
     values: Mapping[str, Value]
     check: str | None = None
     db: str | None = None
+    merge: str | None = None
+    """Where proven work of a batch goes, unless its goals say otherwise."""
     limits: Limits = field(default_factory=Limits)
     notes: tuple[str, ...] = ()
 
+    @property
+    def limited_by_default(self) -> bool:
+        """Tell whether the user set no limit, so that the default number of iterations is the only one."""
+        return self.values["max_iterations"].source == DEFAULT
+
+    def standing_in(self, written: str) -> "Settings":
+        """These settings for an agent that stands in, written as `AGENT` or `AGENT:MODEL`.
+
+        Without a model it has its usual one, for the user's is another agent's. So is the summarizer's, unless both
+        agents know Claude's models.
+        """
+        agent, model = agent_and_model(written)
+        as_claude = OWN_TRANSCRIPTS.get(agent) == "claude"
+        model = model or (str(KEYS["model"].default) if as_claude else "")
+        summarizer = self.summarizer
+        if not as_claude or model.startswith(SCRIPTED):
+            summarizer = replace(summarizer, model=model)
+        elif OWN_TRANSCRIPTS.get(self.agent) != "claude":
+            summarizer = replace(summarizer, model=str(KEYS["modes.summarizer.model"].default))
+        agents = replace(self.agents, command="", transcript=AUTO)
+        return replace(self, agent=agent, model=model, summarizer=summarizer, agents=agents)
+
     def said_in(self, source: str) -> dict[str, str]:
-        """What a source says, as far as nothing counts more."""
+        """Return the values of a source that no stronger source overrides."""
         return {name: str(value.written) for name, value in self.values.items() if value.source == source}
 
     @property
     def transcript(self) -> str:
-        """The transcript in force; what `auto` means for an agent of another package, only that knows."""
+        """Return the transcript; what `auto` means for another package's agent is up to that package."""
         return self.agents.transcript_or(OWN_TRANSCRIPTS.get(self.agent, "its own"))
 
 
 @dataclass(frozen=True, slots=True)
 class SettingSource:
-    """One place where settings stand; `trusted` is the user's own word."""
+    """One source of settings; `trusted`: only the user can write it."""
 
     name: str
     entries: Mapping[str, object]
@@ -97,7 +138,7 @@ class SettingSource:
 
 @dataclass(slots=True)
 class _Collected:
-    """What the sources say, and what is wrong with it; one fault does not hide another."""
+    """The values of all sources, and every fault in them."""
 
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     faults: list[str] = field(default_factory=list[str])
@@ -105,7 +146,7 @@ class _Collected:
     sources: list[str] = field(default_factory=list[str])
 
     def later(self, one: Value, other: Value) -> bool:
-        """Tell whether one value's source counts more than the other's."""
+        """Tell whether one value's source takes precedence over the other's."""
         return self.sources.index(one.source) > self.sources.index(other.source)
 
     def add(self, source: SettingSource) -> None:
@@ -116,18 +157,32 @@ class _Collected:
                 self.faults.append(f"{source.name}: unknown key {name}" + did_you_mean(name, KEYS))
             elif key.guarded and not source.trusted:
                 self.notes.append(
-                    f"{source.name}: {name} ignored: a repository does not decide it; `ralph config set {name} …` does"
+                    f"{source.name}: {name} ignored: a repository cannot set it; use: ralph config set {name} VALUE"
                 )
             else:
                 try:
                     self.values[name] = Value(written, key.parse(written), source.name)
                 except ValueError as fault:
-                    where = flag(name) if source.name == "flag" else f"{source.name}: {name}"
-                    self.faults.append(f"{where}: {fault}")
+                    self.faults.append(f"{_as_written(name, source.name)}: {fault}")
+
+
+def _as_written(name: str, source: str) -> str:
+    """Name a setting as its source spells it."""
+    match source:
+        case "flag":
+            return flag(name)
+        case "environment":
+            return variable(name)
+        case _:
+            return f"{source}: {variable(name) if Path(source).name == '.env' else name}"
 
 
 DOTENV = "RALPH_DOTENV"
-"""`no`: what stands in a repository's `.env` is not heeded."""
+"""`no`: ralph ignores settings in a repository's `.env`."""
+
+
+ITERATIONS_BEFORE = "RALPH_ITERATIONS_BEFORE"
+"""How many iterations of the run belong to earlier attempts at the goal: its limit does not count them."""
 
 
 def load(
@@ -138,7 +193,7 @@ def load(
     front_matter: Mapping[str, object] | None = None,
     goal: Path | None = None,
 ) -> Settings:
-    """Fold all sources, weakest first, or name every fault at once."""
+    """Combine all sources, weakest first; report every fault at once."""
     collected = _Collected()
     collected.add(SettingSource(DEFAULT, {name: key.default for name, key in KEYS.items() if key.default is not None}))
     _add_toml(collected, user_config(), trusted=True)
@@ -153,22 +208,25 @@ def load(
     collected.add(SettingSource("flag", flags or {}))
     _settle_agent(collected)
     _settle_summaries(collected)
+    _settle_iterations(collected, env.get(ITERATIONS_BEFORE, ""))
     if collected.faults:
+        # `ralph config` fails on a broken file as well, so it is no way out.
         raise UsageError(
             "invalid settings:\n" + "\n".join(f"  {fault}" for fault in collected.faults),
-            "`ralph config` lists every key",
+            "fix each value; to change one in your configuration: ralph config set KEY VALUE",
         )
     return _settings(collected)
 
 
 def _settle_agent(collected: _Collected) -> None:
-    """A command that is named where, or later than, the agent is, is the agent; and only claude's has a usual model."""
+    """Let `agent_cmd` replace an agent from the same or a weaker source; only claude has a default model."""
     agent, command = collected.values.get("agent"), collected.values.get("agent_cmd")
     if agent is None:
         return
     if command is not None and agent.value != "custom":
         if command.source == agent.source:
-            collected.faults.append(f"{command.source}: agent_cmd is for the agent custom, not {agent.value}")
+            name = _as_written("agent_cmd", command.source)
+            collected.faults.append(f"{name} works only with the agent custom, not {agent.value}")
         elif collected.later(command, agent):
             collected.values["agent"] = agent = Value("custom", "custom", f"agent_cmd: {command.source}")
     model = collected.values.get("model")
@@ -191,9 +249,20 @@ def _settle_summaries(collected: _Collected) -> None:
             collected.values["summary_every"] = every = Value(0, 0, "the scripted model's")
     if (quoted := Rhythm(cast("int", every.value), cast("int", keep.value)).verbatim) > _MOST_QUOTED:
         collected.faults.append(
-            f"summary_every + summary_keep: a prompt would quote {quoted} iterations, more than {_MOST_QUOTED};"
-            " summary_every = 0 is never"
+            f"summary_every + summary_keep: a prompt would quote {quoted} iterations, at most {_MOST_QUOTED} fit;"
+            " to turn summaries off, set summary_every = 0"
         )
+
+
+def _settle_iterations(collected: _Collected, before: str) -> None:
+    """Drop the default limit on iterations where the user has limited the run in another way; add those `before`."""
+    iterations = collected.values["max_iterations"]
+    other = next((name for name in ("max_cost", "max_tokens", "duration") if name in collected.values), None)
+    if iterations.source == DEFAULT and other is not None:
+        collected.values["max_iterations"] = Value(None, None, f"{other} is set")
+    elif isinstance(iterations.value, int) and before.isdecimal():
+        whole = iterations.value + int(before)
+        collected.values["max_iterations"] = Value(whole, whole, iterations.source)
 
 
 def _settings(collected: _Collected) -> Settings:
@@ -212,8 +281,11 @@ _GROUPS: Mapping[str, Callable[..., object]] = {
     "rhythm": Rhythm,
     "worker": Mode,
     "scout": Mode,
+    "planner": Mode,
     "summarizer": Mode,
     "agents": AgentOptions,
+    "ask": AskOptions,
+    "fallback": Fallback,
     "claude": ClaudeOptions,
     "codex": CodexOptions,
 }
@@ -221,14 +293,14 @@ _GROUPS: Mapping[str, Callable[..., object]] = {
 
 
 def _built(kind: Callable[..., object], tree: Mapping[str, object]) -> object:
-    """A dataclass from the values of its fields; a group among them is built from those of its own."""
+    """Build a dataclass from the values of its fields, groups included."""
     groups = {name: _GROUPS[name] for name in tree if name in _GROUPS}
     built = {name: _built(group, cast("Mapping[str, object]", tree[name])) for name, group in groups.items()}
     return kind(**{**tree, **built})
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, object]:
-    """Pick the settings out of `RALPH_*` names; the empty text is no setting, as in most shells' habits."""
+    """Read settings from `RALPH_*` variables; an empty one counts as unset, as in most shells."""
     names = {variable(name): name for name in KEYS}
     return {names[variable]: value for variable, value in env.items() if variable in names and value.strip()}
 
@@ -239,7 +311,7 @@ def _dotenv(path: Path, collected: _Collected) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        collected.faults.append(f"{path}: cannot be read: {error.strerror}")
+        collected.faults.append(f"cannot read {path}: {error.strerror}")
         return {}
     logging.getLogger("dotenv").setLevel(logging.CRITICAL)  # a line it cannot parse is not ours to complain about
     # Without interpolation: `.env` is data, and must not pull other variables of ours into a setting.
@@ -255,14 +327,16 @@ def _add_toml(collected: _Collected, path: Path, *, trusted: bool) -> None:
 
 
 def set_value(path: Path, name: str, written: str) -> str:
-    """Write one setting into a TOML file; return a note about what was kept aside, if anything was."""
+    """Write one setting into a TOML file; return a note about a backup, if one was made."""
     key = KEYS.get(name)
     if key is None:
-        raise UsageError(f"unknown key {name}" + did_you_mean(name, KEYS), "`ralph config` lists every key")
+        raise UsageError(f"unknown key {name}" + did_you_mean(name, KEYS), "list every key: ralph config")
     try:
         value = key.parse(written)
     except ValueError as fault:
         raise UsageError(f"{name}: {fault}") from fault
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) and value:  # an empty list is not the `none` that was written
         return files.put(path, name, list(cast("tuple[str, ...]", value)))
+    if value is None:  # no limit
+        return files.put(path, name, 0)
     return files.put(path, name, value if isinstance(value, bool | int) else written)

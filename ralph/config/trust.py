@@ -1,7 +1,7 @@
-"""The versions of `.envrc` that the user trusts: one small file each, so that two ralphs never write the same one.
+"""The versions of `.envrc` that the user trusts: one small file each, so that two processes never write the same one.
 
-Where he has trusted none, the one that stood when ralph first ran there is kept in its place: no agent of ralph's had a
-part in it.
+Where the user has trusted none, the version found when ralph first ran there is recorded instead: no
+agent that ralph started can have written it.
 """
 
 import tomllib
@@ -24,14 +24,14 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The files that were trusted or used, by their content, and on whose word; on nobody's, they only stood there."""
+    """The files of a version by content, and who trusted it; nobody if ralph only saw it."""
 
     files: Mapping[str, str]
     by: str
 
     @property
     def is_consent(self) -> bool:
-        """The user told ralph so; what he told his direnv is for that to say, and to take back."""
+        """Whether the user trusted it with ralph. Not what direnv allows: direnv is asked each time."""
         return self.by not in (DIRENV, NOBODY)
 
 
@@ -43,21 +43,23 @@ class Doubt:
 
 
 class TrustStore:
-    """What was trusted, by the path of the repository. In passing, what would be written down is only said."""
+    """What was trusted, by the path of the repository. With `in_passing` nothing is written, only returned."""
 
     def __init__(self, ralph_dir: Path, *, in_passing: bool = False) -> None:
         self._folder = ralph_dir / "trust"
         self._in_passing = in_passing
 
     def recorded(self, root: Path) -> Record | None:
-        """What was trusted there, or used, or stood there first; None: ralph never ran there."""
+        """Return what was trusted, used or first seen there; None if ralph never ran there."""
         file = self._file(root)
         try:
             document = tomllib.loads(file.read_text("utf-8"))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise StateError(f"{file}: cannot be read: {error}", f"remove it, and trust anew: rm {file}") from error
+            raise StateError(
+                f"cannot read {file}: {error}", f"remove it, and trust the repository again: rm {file}"
+            ) from error
         files = document.get("files")
         if document.get("path") != str(root / NAME) or not isinstance(files, dict):
             return None
@@ -65,15 +67,15 @@ class TrustStore:
         return Record(known, str(document.get("by")))
 
     def record(self, envrc: Envrc, by: str, at: str) -> Record:
-        """Write down what stands: trusted, or, `by` direnv, used."""
+        """Record the current version: trusted or, `by` direnv, used."""
         return self._write(envrc.root, Record(envrc.files, by), at)
 
     def first_seen(self, envrc: Envrc, at: str, *, as_it_began: bool) -> Record:
-        """Write down what stands where ralph runs for the first time; nothing, if a session may have changed it."""
+        """Record the version that ralph sees first; not if a session may have changed it."""
         return self._write(envrc.root, Record(envrc.files if as_it_began else {}, NOBODY), at)
 
     def forget(self, root: Path, at: str) -> bool:
-        """Trust nothing there any more; tell whether anything was. That it stood there is not forgotten."""
+        """Stop trusting it; tell whether it was trusted. The record of the first version stays."""
         try:
             record = self.recorded(root)
         except StateError:
@@ -98,11 +100,9 @@ class TrustStore:
 
 
 def refuse_sessions(env: Mapping[str, str]) -> None:
-    """Refuse to take an agent's word for the user's."""
+    """Refuse a request that comes from an agent's session."""
     if env.get("RALPH_RUN_ID"):
-        raise UsageError(
-            "a session of ralph's does not decide what ralph trusts", "leave that to the user: ralph trust"
-        )
+        raise UsageError("an agent's session cannot decide what ralph trusts", "leave this to the user: ralph trust")
 
 
 def judge(envrc: Envrc, record: Record | None, *, allows: bool, denies: bool, began: str | None) -> Doubt | None:
@@ -120,9 +120,9 @@ def judge(envrc: Envrc, record: Record | None, *, allows: bool, denies: bool, be
     if record is not None and record.is_consent and not changed:
         return None
     if began == "":
-        return Doubt("what stood when this run began is not known any more")
+        return Doubt("its version at the start of this run is unknown")
     if began is not None and began != envrc.digest:
-        return Doubt(_named(changed, "since this run began"))
+        return Doubt(_named(changed, "since this run started"))
     used: Mapping[str, str] = {} if record is None else record.files
     others = [name for name in changed if name != NAME and (name in used or NAME not in changed)]
     if allows and not others:
@@ -130,7 +130,7 @@ def judge(envrc: Envrc, record: Record | None, *, allows: bool, denies: bool, be
     if allows and record is not None and record.by == NOBODY:
         return Doubt(_named(others, "since ralph first ran here"))
     if record is None or record.by == NOBODY or not changed:
-        return Doubt("nobody has trusted it")
+        return Doubt("you have not trusted it yet")
     return Doubt(_named(changed, "since it was trusted"))
 
 

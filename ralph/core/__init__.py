@@ -1,1 +1,1 @@
-"""Values and rules: nothing here reads, writes, or looks at a clock."""
+"""Values and rules without input, output or clock."""

@@ -1,4 +1,4 @@
-"""What one session did and used: a fold over its events that holds no more than its open calls and names."""
+"""What one session did and used: a fold over its events that keeps only open calls and names."""
 
 import re
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ MOST_NAMES = 50
 
 OTHER = "other"
 NAMELESS = "tool"
-"""The name of a call that ended without having begun."""
+"""The name of a call that ended without a start."""
 
-_TELLING = ("command", "cmd", "file_path", "path", "pattern", "skill", "summary")
+_NAMED = ("command", "cmd", "file_path", "path", "pattern", "skill", "summary")
 """Tool parameters that say most about a call."""
 
 _KEPT_SPANS = 100
-"""Stretches of time that a call may still turn out to overlap: it is in the latest, if it did not last for hours."""
+"""How many of the latest time spans to keep: a call overlaps one of these unless it took hours."""
 
 _LOOKED_AT = 200
 _PLAN = re.compile(r"[*#_> ]*plan(?![a-z])", re.IGNORECASE)
@@ -30,10 +30,10 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
-    """The calls of one tool. `seconds`: how long they took, as far as that is known; None: of no call it is.
+    """The calls of one tool. `seconds`: how long they took, as far as known; None if unknown for all.
 
-    What an agent tells of each call adds up. What is between their stamps counts once where calls overlap: most agents
-    announce several, and then make one after the other.
+    Durations that the agent reports add up. Durations from stamps count once where calls overlap: most agents announce
+    several calls and then make one after the other.
     """
 
     name: str
@@ -45,21 +45,22 @@ class ToolRow:
 
     @property
     def unknown(self) -> int:
-        """Calls that are open, or of which nobody said how they ended."""
+        """Calls that are open or have no known result."""
         return self.calls - self.ok - self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The tools that a session called, most frequent first, and the last it said of its use."""
+    """The tools that a session called, most frequent first, the last it said of its use, and how often it compacted."""
 
     tools: tuple[ToolRow, ...] = ()
     usage: Usage | None = None
+    compactions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """One call that is over; `name` is empty if nobody told it."""
+    """One finished call; `name` is empty if unknown."""
 
     name: str
     seconds: float | None
@@ -77,9 +78,10 @@ class SessionActivity:
         self._rows: dict[str, _Row] = {}
         self._open: dict[str, _Call] = {}
         self._usage: Usage | None = None
+        self.compactions = 0
 
     def says(self, event: Text) -> bool:
-        """Take in a text; tell whether it is the plan, or a new one: the first thought, or one that is headed so."""
+        """Read a text; tell whether it is a plan: the first thought, or one with the heading Plan."""
         if event.tag is not Tag.THINK:
             return False
         text = event.text.strip()
@@ -90,14 +92,14 @@ class SessionActivity:
 
     def starts(self, event: ToolStart, at: str | None = None) -> None:
         if event.id in self._open:
-            return  # an id names one call: what is said of it again is no second one
+            return  # an id names one call: a repeated report is not a second call
         row = None if event.name == TOOL else self._row(event.name or NAMELESS)
         if row is not None:
             row.calls += 1
         self._open[event.id] = _Call(event.name, at, row)
 
     def prints(self, event: ToolOutput) -> None:
-        """Count the lines of a call's output; that of a call nobody has begun belongs to no tool."""
+        """Count the lines of a call's output; output without a started call belongs to no tool."""
         if (call := self._open.get(event.id)) is not None:
             lines = event.text.count("\n") + (not event.text.endswith("\n"))
             call.lines += lines
@@ -105,7 +107,7 @@ class SessionActivity:
                 call.row.lines += lines
 
     def ends(self, event: ToolEnd, at: str | None = None) -> CallEnd:
-        """Close a call; one that never began is counted all the same, for something was done."""
+        """Close a call; count it even if its start is missing."""
         call = self._open.pop(event.id, None)
         if call is None:
             row = self._row(NAMELESS)
@@ -120,12 +122,12 @@ class SessionActivity:
         self._usage = event
 
     def digest(self) -> Digest:
-        """What the session came to so far."""
+        """Return the session's activity so far."""
         rows = [
             ToolRow(name, row.calls, row.ok, row.failed, row.seconds, row.lines) for name, row in self._rows.items()
         ]
         rows.sort(key=lambda row: -row.calls)
-        return Digest(tuple(rows), self._usage)
+        return Digest(tuple(rows), self._usage, self.compactions)
 
     def _row(self, name: str) -> "_Row":
         row = self._rows.get(name)
@@ -144,7 +146,7 @@ class _Row:
     lines: int = 0
 
     _spans: list[Span] = field(default_factory=list[Span])
-    """The latest stretches of time that are in `seconds`, none of which overlaps another."""
+    """The latest time spans counted in `seconds`; they do not overlap."""
 
     def end(self, status: ToolStatus, took: Span | float | None) -> None:
         if status is ToolStatus.OK:
@@ -155,7 +157,7 @@ class _Row:
             self.seconds = (self.seconds or 0.0) + (self._anew(*took) if isinstance(took, tuple) else took)
 
     def _anew(self, begun: float, ended: float) -> float:
-        """How much of a stretch is in none of those before it."""
+        """Return how much of a time span is not in any earlier one."""
         covered = 0.0
         while self._spans and self._spans[-1][1] > begun:
             first, last = self._spans.pop()
@@ -167,7 +169,7 @@ class _Row:
 
 @dataclass(slots=True)
 class _Call:
-    """A call that is open. `row` None: it is the verdict's, which is no action."""
+    """An open call. `row` is None for the verdict, which is not an action."""
 
     name: str
     at: str | None
@@ -176,9 +178,9 @@ class _Call:
 
 
 def gist(tool_input: Mapping[str, object], root: str = "") -> str:
-    """What a call is about, by the parameters that say most of it; paths below `root` are relative to it."""
+    """Describe a call by its most telling parameters; paths below `root` are relative to it."""
     try:
-        named = [str(tool_input[key]) for key in _TELLING if key in tool_input]
+        named = [str(tool_input[key]) for key in _NAMED if key in tool_input]
         said = " ".join(named) or ", ".join(f"{key}={value}" for key, value in tool_input.items())
     except RecursionError:  # JSON can be nested deeper than Python can write it
         return "…"
@@ -186,6 +188,6 @@ def gist(tool_input: Mapping[str, object], root: str = "") -> str:
 
 
 def _span(start: str | None, end: str | None) -> Span | None:
-    """The stretch from one stamp to the other; None where one is missing, or is no instant of any calendar."""
+    """Return the time span between two stamps; None if one is missing or invalid."""
     first, last = (None if stamp is None else instant(stamp) for stamp in (start, end))
     return None if first is None or last is None else (first, max(first, last))

@@ -1,4 +1,4 @@
-"""The faults ralph can meet, each with the exit code and the next step it leads to.
+"""Exit codes, and the faults that lead to them, each with the next step.
 
     RalphError(message, hint)     1   caught once, in cli
     ├─ UsageError                 2   bad flag, goal or setting, not a repository, dirty tree, lock held
@@ -14,12 +14,39 @@ Anything else that escapes is a bug: exit 3. How a session ended is not a fault 
 
 import errno
 from collections.abc import Callable
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of ralph's programs; `ralph run` uses all of them."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    """Bad usage or input: nothing was started, nothing written."""
+    BUG = 3
+    LIMIT = 4
+    STALLED = 5
+    BLOCKED = 6
+    """Only the user can fix this."""
+    HANGUP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+    @classmethod
+    def of_signal(cls, number: int) -> int:
+        """Return the exit code for a program that any signal ended."""
+        return 128 + number
+
+
+SIGNALLED = frozenset({ExitCode.HANGUP, ExitCode.INTERRUPTED, ExitCode.TERMINATED})
+"""Exit codes of a program that a signal stopped."""
 
 
 class RalphError(Exception):
     """A fault with a message for the user and, where one exists, the next step."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -28,20 +55,20 @@ class RalphError(Exception):
 
     @property
     def whole(self) -> str:
-        """All of it in one line."""
+        """Return message and hint in one line."""
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
 class UsageError(RalphError):
-    """The user asked for something that cannot be: nothing was started, nothing written."""
+    """The request is invalid: nothing was started or written."""
 
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class BlockedError(RalphError):
-    """Only the user can clear the way."""
+    """Only the user can fix this."""
 
-    exit_code = 6
+    exit_code = ExitCode.BLOCKED
 
 
 class RepoError(RalphError):
@@ -54,19 +81,19 @@ class DiskError(RalphError):
     def __init__(self, path: object, error: OSError) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         hint = (
-            "free some space, then run this again: it goes on where it was"
+            "free some disk space, then run this again; it continues where it stopped"
             if full
-            else "mend that, then run this again"
+            else "fix that, then run this again"
         )
         super().__init__(f"{path}: {error.strerror or error}", hint)
 
 
 class StateError(RalphError):
-    """The run directory cannot be believed."""
+    """The run directory is unusable."""
 
 
 class QueueError(RalphError):
-    """The database of a queue cannot be read or written any more."""
+    """The database of a queue is no longer readable or writable."""
 
 
 class Interrupted(BaseException):
@@ -78,33 +105,23 @@ class Interrupted(BaseException):
 
     @property
     def exit_code(self) -> int:
-        return 128 + self.signal_number
-
-    @property
-    def name(self) -> str:
-        return {1: "SIGHUP", 2: "Ctrl-C (SIGINT)", 15: "SIGTERM"}.get(
-            self.signal_number, f"signal {self.signal_number}"
-        )
+        return ExitCode.of_signal(self.signal_number)
 
 
-BUG = 3
-_UNWRITABLE = 1
-
-
-def exit_code_of(error: Exception) -> int:
-    """What ralph ends with when this escapes: a fault has its own, an `OSError` that nobody named is stdout's."""
+def exit_code_of(error: Exception) -> ExitCode:
+    """Return the exit code for an uncaught exception; a bare `OSError` comes from stdout."""
     if isinstance(error, RalphError):
         return error.exit_code
-    return _UNWRITABLE if isinstance(error, OSError) else BUG
+    return ExitCode.FAILED if isinstance(error, OSError) else ExitCode.BUG
 
 
 def fault_of(work: Callable[[], object]) -> Exception | None:
-    """Do some work and return the exception it raised.
+    """Call `work` and return the exception that it raised.
 
-    For work whose faults must end nothing else: a thread's, which nobody else would see, and a screen's.
+    For work whose faults must not end anything else, such as a thread's or a screen's.
     """
     try:
         work()
-    except Exception as error:  # a boundary: the caller reports it, raises it elsewhere, or goes on without the work
+    except Exception as error:  # a boundary: the caller reports it, raises it elsewhere, or continues without the work
         return error
     return None

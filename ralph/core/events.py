@@ -1,17 +1,17 @@
-"""The canonical events: all that is shown, counted or decided comes from these.
+"""The canonical events: everything that ralph shows, counts or decides comes from these.
 
 On the wire each is one JSON object with its `type`; tool, usage and meta events have RTF1's shape (docs of the
 transcript format), the others are flat. `seq` and `at` are added when an event is stamped.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
 
 class Tag(StrEnum):
-    """Who speaks in a `Text`."""
+    """The author of a `Text`."""
 
     AI = "AI"
     THINK = "THINK"
@@ -58,11 +58,13 @@ class ToolEnd:
     id: str
     status: ToolStatus
     duration_ms: int | None = None
+    line: int | None = None
+    """For an edit: the line of the file where the first change begins, if the agent reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the session has used *so far*: of several, the last one stands. Prompt tokens include cached ones."""
+    """What the session has used *so far*: the last event counts. Prompt tokens include cached ones."""
 
     type: ClassVar[str] = "usage"
     prompt_tokens: int | None = None
@@ -74,16 +76,16 @@ class Usage:
     context_pct: float | None = None
     cost_usd: float | None = None
     cost_is_estimate: bool | None = None
-    """True: the agent has not named the cost of all these tokens; prices make up for the rest, where there are any."""
+    """True: the agent did not report the cost of all these tokens; ralph adds the rest if it knows the price."""
     cache_creation_1h_tokens: int | None = None
-    """The part of `cache_creation_tokens` that is kept for an hour, which costs more."""
+    """The part of `cache_creation_tokens` that is cached for an hour, which costs more."""
     uncosted_tokens: int | None = None
-    """Those of all the tokens that the agent's last own cost leaves out."""
+    """The tokens that the agent's last reported cost does not include."""
     in_call: bool | None = None
-    """True: the model has begun a message; False: it has ended it; None: not told."""
+    """True: the model has started a message; False: it has finished it; None: unknown."""
 
     def estimated_at(self, dollars: float) -> "Usage":
-        """Return the same use with a cost that the agent has not named; written out, for every message has a usage."""
+        """Return the same usage with an estimated cost; written out for speed, because every message has a usage."""
         return Usage(
             self.prompt_tokens,
             self.completion_tokens,
@@ -102,7 +104,7 @@ class Usage:
 
 MOST_TOKENS = 10**12
 MOST_DOLLARS = 10**6
-"""What no session uses: a larger figure of either kind is absurd, and no more believed than a negative one or NaN."""
+"""More than any session uses: ralph ignores a larger figure, like a negative one or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,15 @@ class SessionStarted:
     version: str
     tools: tuple[str, ...]
     permission_mode: str
+    cwd: str = ""
+    """The folder that it works in, where it says so."""
+    forked_from: str = ""
+    """The session that ralph asked for, where the agent began or went on with another one."""
+
+    def instead_of(self, asked_for: str) -> "SessionStarted":
+        """Return the same start, with the session that was asked for if it is another; empty: none was."""
+        is_other = bool(asked_for and self.session_id) and self.session_id != asked_for
+        return replace(self, forked_from=asked_for) if is_other else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +146,7 @@ class RateLimited:
     resets_at: float | None
     kind: str
     used: float | None = None
-    """The share of it that is used, from 0 to 1, where the agent tells."""
+    """The used share, from 0 to 1, if the agent reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +160,25 @@ class ApiRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """The agent summarized its conversation, which had grown too long for its context."""
+
+    type: ClassVar[str] = "compacted"
+    trigger: str
+    """What called for it, in the agent's word: `auto` or `manual`."""
+    pre_tokens: int | None = None
+    post_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Denial:
     """A tool call that the agent's permissions refused."""
 
     id: str
     tool: str
     input: Mapping[str, object]
+    reason: str = ""
+    """Why, where the agent says that instead of what the call was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +195,14 @@ class TurnEnded:
     terminal_reason: str = ""
     denials: tuple[Denial, ...] = ()
     origin: str = ""
+    num_turns: int | None = None
+    """As the agent counts; claude's figure is no number of API calls."""
+    duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The process is gone. `end` is a row of the failure table; `degraded`: `text` is what the stream said last."""
+    """The process is gone. `end` is a row of the failure table; `degraded`: `text` is the stream's last text."""
 
     type: ClassVar[str] = "session_ended"
     session_id: str
@@ -206,14 +233,33 @@ class RunStarted:
     continued: bool
     iteration: int
     envrc: str = ""
-    """What came of the repository's `.envrc`, in words; empty where there is none."""
+    """What happened to the repository's `.envrc`, in words; empty if there is none."""
     cost_usd: float | None = None
-    """What the run had used before this start, also where that had not been recorded; None: not told."""
+    """What the run had used before this start, recorded or not; None: unknown."""
     tokens: int | None = None
     envrc_used: bool | None = None
-    """Whether the agent has what `.envrc` sets; None where there is none, or an earlier ralph has not said."""
+    """Whether the agent has the variables of `.envrc`; None if there is none, or in events of an earlier ralph."""
     envrc_why: str = ""
     """Why it is not used."""
+    max_iterations: int | None = None
+    """The run's limit; None if it has none, or in events of an earlier ralph."""
+    fallback: tuple[str, ...] = ()
+    """The agents that stand in when the quota of this one is used up."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChanged:
+    """From now on another agent works: one that stands in, or one that comes before it and is back."""
+
+    type: ClassVar[str] = "agent_changed"
+    agent: str
+    agent_path: str
+    transcript: str
+    model: str
+    instead_of: str = ""
+    """The agent that it stands in for; empty if this is the one that the user wants."""
+    until: float | None = None
+    """When an agent that comes before it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +283,7 @@ class IterationEnded:
 
 @dataclass(frozen=True, slots=True)
 class SummaryStarted:
-    """A session begins that condenses the iterations 1 to `through`; what is used next is its own."""
+    """A session starts that condenses the iterations 1 to `through`; the usage that follows is its own."""
 
     type: ClassVar[str] = "summary_started"
     through: int
@@ -247,7 +293,7 @@ class SummaryStarted:
 
 @dataclass(frozen=True, slots=True)
 class SummaryWritten:
-    """From now on `text` stands for the iterations 1 to `through`."""
+    """From now on `text` replaces the iterations 1 to `through` in prompts."""
 
     type: ClassVar[str] = "summary_written"
     through: int
@@ -257,7 +303,7 @@ class SummaryWritten:
 
 @dataclass(frozen=True, slots=True)
 class CheckStarted:
-    """The claim of an iteration is put to the proof."""
+    """The check of an iteration's claim starts."""
 
     type: ClassVar[str] = "check_started"
     iteration: int
@@ -273,18 +319,18 @@ class CheckEnded:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """No session is held; `until` None: until the user says so."""
+    """No session runs; `until` is None if the wait lasts until the user ends it."""
 
     type: ClassVar[str] = "waiting"
     reason: str
     until: float | None
     end: str = ""
-    """The row of the failure table because of which it waits; empty where the user wants it."""
+    """The row of the failure table that causes the wait; empty if the user asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guided:
-    """What became of a guidance of the user's: received, acknowledged, unacknowledged (told again) or dropped."""
+    """What happened to a message of the user: received, acknowledged, unacknowledged (sent again) or dropped."""
 
     type: ClassVar[str] = "guidance"
     number: int
@@ -301,9 +347,10 @@ class RunEnded:
 
 
 AgentEvent = Text | ToolStart | ToolOutput | ToolEnd | Usage | Meta
-SessionEvent = SessionStarted | RateLimited | ApiRetry | TurnEnded | SessionEnded
+SessionEvent = SessionStarted | RateLimited | ApiRetry | Compacted | TurnEnded | SessionEnded
 RunEvent = (
     RunStarted
+    | AgentChanged
     | IterationStarted
     | IterationEnded
     | SummaryStarted
@@ -317,4 +364,4 @@ RunEvent = (
 Event = AgentEvent | SessionEvent | RunEvent
 
 AGENT_TYPES = ("text", "tool_start", "tool_output", "tool_end", "usage", "meta")
-"""What an agent may say of itself, in RTF1; a session or a run is not its to report."""
+"""The events that an agent may report about itself in RTF1; events of sessions and runs are ralph's."""

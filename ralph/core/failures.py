@@ -1,4 +1,4 @@
-"""How a session can end, and who pays: one row an end, one pure decision. The evidence is the agent's own events.
+"""How a session can end, and who pays: one row per end, one pure decision. The evidence is the agent's own events.
 
 Prose never counts: words about limits in a tool's output or in the agent's text match nothing here; only an `is_error`
 result, a `rate_limited` event, an exit status or our own watchdog do.
@@ -15,7 +15,7 @@ from ralph.core.verdict import Answer, Reply, Verdict, VerdictFault, read_reply
 
 
 class End(StrEnum):
-    """What a session came to."""
+    """How a session ended."""
 
     OK = "ok"
     DONE = "done"
@@ -43,11 +43,11 @@ class Policy(StrEnum):
     CONFIRM = "an iteration; if the next session confirms it, exit 6 with its reason"
     FAILURE = "a failure"
     RETRY_ONCE = "one immediate retry, then a failure"
-    WAIT = "wait until the quota resets, or try again now and then; the same iteration again, free"
+    WAIT = "wait until the quota resets, or retry from time to time; the same iteration again, free"
     BACKOFF = "backoff with jitter, bounded, then a failure"
     STOP = "stop now, exit 6 with the next command"
     SHRINK = "shrink the prompt once, then a failure"
-    BUDGET = "a failure, unless a limit of the run is reached: then the run ends with 4"
+    BUDGET = "a failure; if a limit of the run is reached, exit 4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +55,37 @@ class Row:
     meaning: str
     policy: Policy
     hint: str = ""
+    again: bool = False
+    """After that, the same command continues the run."""
 
 
 _LOGIN = (
     "log in with the agent's own command (Claude Code: run `claude`, type /login; Codex: `codex login`;"
-    " ralph-claude: set ANTHROPIC_API_KEY), then run this again"
+    " ralph-claude: set ANTHROPIC_API_KEY)"
 )
 
 TABLE: dict[End, Row] = {
     End.OK: Row("a valid verdict", Policy.ITERATION),
-    End.DONE: Row("a valid verdict that claims the goal is reached", Policy.ITERATION),
-    End.BLOCKED: Row("a valid verdict that says only a person can clear the way", Policy.CONFIRM),
+    End.DONE: Row("a valid verdict that claims DONE", Policy.ITERATION),
+    End.BLOCKED: Row("a valid verdict that says that a person is needed", Policy.CONFIRM),
     End.INVALID: Row("no valid structured output after 3 corrections", Policy.FAILURE),
-    End.CRASHED: Row("the agent exited, or was killed, in the middle", Policy.RETRY_ONCE),
+    End.CRASHED: Row("the agent crashed or was killed", Policy.RETRY_ONCE),
     End.NO_RESULT: Row("the agent exited without a result", Policy.RETRY_ONCE),
-    End.HUNG: Row("silent for too long, and ended by a watchdog", Policy.RETRY_ONCE),
+    End.HUNG: Row("the agent was silent for too long, and ralph stopped it", Policy.RETRY_ONCE),
     End.USAGE_LIMIT: Row("the account's quota is used up", Policy.WAIT),
     End.OVERLOADED: Row("429, 5xx", Policy.BACKOFF),
     End.NETWORK: Row("no connection to the API", Policy.BACKOFF),
-    End.AUTH: Row("401, 403", Policy.STOP, _LOGIN),
-    End.BILLING: Row(
-        "credit too low", Policy.STOP, "add credit to the account, or use another login, then run this again"
+    End.AUTH: Row("401, 403", Policy.STOP, _LOGIN, again=True),
+    End.BILLING: Row("credit too low", Policy.STOP, "add credit to the account, or use another login", again=True),
+    End.CONFIG: Row(
+        "unknown model, unusable agent", Policy.STOP, "see `ralph config`, and choose a model with --model"
     ),
-    End.CONFIG: Row("unknown model, unusable agent", Policy.STOP, "see `ralph config`; choose a model with --model"),
     End.TOO_LONG: Row("the prompt exceeds the context", Policy.SHRINK),
     End.DENIED: Row(
         "the agent's permissions refused a tool",
         Policy.STOP,
         "allow the tool (`ralph config set agents.claude.permission_mode`, or the agent's own settings),"
-        " or go on regardless with `ralph config set on_denial continue`",
+        " or continue anyway: `ralph config set on_denial continue`",
     ),
     End.BUDGET: Row("the session's budget, time or turns ran out", Policy.BUDGET),
     End.ERROR: Row("the agent reported an error of another kind", Policy.FAILURE),
@@ -92,9 +94,9 @@ TABLE: dict[End, Row] = {
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was seen of a session, in the agent's own events and in its process.
+    """The evidence of a session: the agent's own events and its process.
 
-    `words` are its last ones; `promised`: it claimed completion in them.
+    `words` is its last text; `promised`: it claimed completion there.
     """
 
     reply: Reply = Reply.TOOL
@@ -106,19 +108,22 @@ class Evidence:
     exit_code: int | None = None
     watchdog: str = ""
     used_up: str = ""
-    """The limit because of which it ended, in words; `limit` if it is one of the run's, `bound` if the session's."""
+    """The limit that ended it, in words; `limit` for one of the run's, `bound` for the session's own."""
     limit: Limit | None = None
     bound: str = ""
     stopped: bool = False
-    """We ended it ourselves: that it then left in peace says nothing."""
-    unusable: str = ""
+    """ralph ended it: its clean exit then means nothing."""
+    unlisted_tool: str = ""
+    """The tool for verdicts, if the agent does not list it: then asking again for a verdict is useless."""
     login_refused: bool = False
+    elsewhere: str = ""
+    """The folder that the agent works in, if that is not the one it was started in."""
     last_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """An end with its reason in words, and the answer where there is a valid one."""
+    """An end with its reason in words, and the answer if it is valid."""
 
     end: End
     reason: str = ""
@@ -128,6 +133,8 @@ class SessionEnd:
     """The limit of the run that it reached."""
     bound: str = ""
     """The session's own limit that it reached, as the user sets it."""
+    hint: str = ""
+    """What to do about it, where the row of the table does not say."""
 
 
 OUT_OF_MONEY = "error_max_budget_usd"
@@ -139,11 +146,12 @@ _SPENT = ("error_max_turns", OUT_OF_MONEY)
 
 
 def classify(seen: Evidence) -> SessionEnd:
-    """Name the row that the evidence points at; the content of the last result counts, the exit code only advises."""
-    if seen.unusable:
-        return SessionEnd(End.CONFIG, seen.unusable)
+    """Return the row that fits the evidence; the content of the last result decides, the exit code only helps."""
     if seen.login_refused:
         return SessionEnd(End.AUTH, "the API refuses the agent's login (401)")
+    if seen.elsewhere:
+        hint = "see which program and which arguments ralph starts it with: ralph config"
+        return SessionEnd(End.CONFIG, f"the agent works in {seen.elsewhere}, not in this repository", hint=hint)
     if seen.turn is None and not _left_in_peace(seen):
         return _without_result(seen)
     output = None if seen.turn is None else seen.turn.structured_output
@@ -163,12 +171,15 @@ def classify(seen: Evidence) -> SessionEnd:
     if seen.denials:
         return SessionEnd(End.DENIED, describe_denials(seen.denials))
     if seen.reply == Reply.WORDS:
-        return SessionEnd(End.NO_RESULT, "the agent said nothing: what it says last is the summary of its work")
-    return SessionEnd(End.INVALID, "the agent gave no valid structured output after all corrections")
+        return SessionEnd(End.NO_RESULT, "the agent printed nothing, so there is no summary of its work")
+    if seen.unlisted_tool:
+        reason = f"the agent has no {seen.unlisted_tool} tool, which it needs to return a verdict"
+        return SessionEnd(End.CONFIG, reason)
+    return SessionEnd(End.INVALID, "the agent returned no valid structured output after all corrections")
 
 
 def _left_in_peace(seen: Evidence) -> bool:
-    """Tell whether an agent that closes no turns has ended by itself, and well."""
+    """Tell whether an agent without turns ended by itself and successfully."""
     return seen.reply == Reply.WORDS and seen.exit_code == 0 and not seen.stopped
 
 
@@ -178,7 +189,7 @@ def interrupted(turn: TurnEnded) -> bool:
 
 
 def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = False) -> VerdictFault | None:
-    """Tell which correction a finished turn calls for: none if it is valid, or failed for another reason."""
+    """Return the correction that a finished turn needs; None if it is valid or failed for another reason."""
     if turn.is_error and turn.subtype != "error_max_structured_output_retries":
         return None
     answer = read_reply(reply, turn.structured_output, turn.text, promised=promised)
@@ -188,7 +199,7 @@ def correctable(turn: TurnEnded, reply: Reply = Reply.TOOL, *, promised: bool = 
 
 
 def describe_denials(denials: tuple[Denial, ...]) -> str:
-    """Name each refused tool with what it was asked."""
+    """Name each refused tool with its input."""
     return "permission denied: " + "; ".join(f"{denial.tool} {_brief(denial)}".strip() for denial in denials)
 
 
@@ -196,11 +207,11 @@ def _brief(denial: Denial) -> str:
     asked = next(
         (str(denial.input[key]) for key in ("command", "file_path", "path", "pattern") if key in denial.input), ""
     )
-    return f"({asked[:80]})" if asked else ""
+    return f"({(asked or denial.reason)[:80]})" if asked or denial.reason else ""
 
 
 def _without_result(seen: Evidence) -> SessionEnd:
-    # An agent that answers in words says there, too, why it cannot.
+    # An agent that answers in words also gives its reason there.
     last_words = seen.words.strip().rpartition("\n")[2][:500] if seen.reply == Reply.WORDS else ""
     said = f": {seen.last_error or last_words}" if seen.last_error or last_words else ""
     if seen.used_up:
@@ -249,7 +260,7 @@ MOST_BACKOFFS = 6
 _FIRST_BACKOFF = 5.0
 _LONGEST_BACKOFF = 300.0
 MOST_QUOTA_WAITS = 60
-"""Tries to outwait a quota that does not say when it resets: a day and more, since no other limit holds for longer."""
+"""Tries while a quota's reset is unknown: more than a day in total, the longest that a usual limit lasts."""
 _FIRST_QUOTA_WAIT = 60.0
 _LONGEST_QUOTA_WAIT = 1800.0
 _AFTER_RESET = 5.0
@@ -258,7 +269,7 @@ _AFTER_RESET = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """What this iteration has already been granted."""
+    """The retries that this iteration has used."""
 
     retried: bool = False
     backoffs: int = 0
@@ -268,7 +279,7 @@ class Tries:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The same iteration once more, from `not_before` on; free."""
+    """Run the same iteration again, not before `not_before`; free."""
 
     reason: str
     tries: Tries
@@ -285,11 +296,12 @@ class Failed:
 class Blocked:
     reason: str
     hint: str
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An iteration with its verdict; `blocked`: it counts, but unless it is proven done nothing may follow it."""
+    """An iteration with its verdict; `blocked`: it counts, but unless it is proven done the run stops after it."""
 
     answer: Answer
     blocked: Blocked | None = None
@@ -297,7 +309,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """A limit of the run is reached: nothing failed, and nothing may follow."""
+    """A limit of the run is reached: nothing failed, and the run stops."""
 
     reason: str
     limit: Limit
@@ -318,7 +330,7 @@ def decide(ending: SessionEnd, tries: Tries, *, now: float, jitter: float, on_de
         case Policy.STOP if ending.end is End.DENIED and on_denial == "continue":
             return Failed(reason)
         case Policy.STOP:
-            blocked = Blocked(reason, row.hint)
+            blocked = Blocked(reason, ending.hint or row.hint, row.again)
             return blocked if ending.answer is None else Finished(ending.answer, blocked)
         case Policy.BUDGET if ending.limit is not None:
             return Limited(reason, ending.limit)
@@ -335,9 +347,9 @@ def decide(ending: SessionEnd, tries: Tries, *, now: float, jitter: float, on_de
             delay = _delay(tries.backoffs, _FIRST_BACKOFF, _LONGEST_BACKOFF, jitter)
             return Again(reason, replace(tries, backoffs=tries.backoffs + 1), not_before=now + delay)
         case _:
-            return Failed(reason, f"give each session more: raise {ending.bound}" if ending.bound else row.hint)
+            return Failed(reason, f"raise {ending.bound} to give each session more" if ending.bound else row.hint)
 
 
 def _delay(tries: int, first: float, longest: float, jitter: float) -> float:
-    """Twice as long each time, bounded, and never the same for all who wait."""
+    """Return a delay that doubles each time, up to a bound, with jitter."""
     return min(first * 2 ** min(tries, 30), longest) * (0.5 + jitter / 2)

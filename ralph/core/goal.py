@@ -22,12 +22,12 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 
 
 class NoObjectiveError(UsageError):
-    """The text is no goal: it does not say what is wanted."""
+    """The text is not a goal: it has no objective."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One goal: what the user wants, and what the user said about how to pursue it."""
+    """One goal: what the user wants, and the user's settings for it."""
 
     name: str
     path: Path
@@ -37,7 +37,7 @@ class Goal:
 
     @property
     def digest(self) -> str:
-        """Tells one wording of the goal, front matter included, from another."""
+        """Return a digest of the goal's text, including its front matter."""
         return hashlib.sha256(f"{self.front_matter}\n{self.text}".encode()).hexdigest()
 
 
@@ -46,30 +46,64 @@ def goal_name(stem: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:64].strip("-")
 
 
+_LONGEST_NAME, _LONGEST_TITLE = 48, 100
+
+
+def goal_of_words(words: str) -> tuple[str, str]:
+    """Turn a sentence into a goal file; return its name and text. A text that is already a goal stays as it is."""
+    first, _, rest = words.strip().partition("\n")
+    is_heading = _HEADING.match(first)
+    title = " ".join((is_heading[2] if is_heading else first).rstrip("#").split())
+    headings = _headings(words)
+    if any(level == 2 and heading.lower() == "objective" for level, heading, _ in headings):
+        return _name_of(next((heading for level, heading, _ in headings if level == 1), ""), words), words
+    objective = rest.strip() if is_heading else words.strip()
+    if not objective or _HEADING.match(objective.partition("\n")[0]):
+        objective = f"{title}\n\n{objective}"
+    shown = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 1].rstrip()}…"
+    return _name_of(title, words), f"# {shown}\n\n## Objective\n{objective.strip()}\n"
+
+
+def _name_of(title: str, words: str) -> str:
+    """Name a goal after its title, plus a digest if the title is too long or not ASCII."""
+    name = goal_name(title)
+    if name and len(name) <= _LONGEST_NAME and title.isascii():
+        return name
+    digest = hashlib.sha256(words.strip().encode("utf-8", "replace")).hexdigest()[:8]
+    start = re.sub(r"-[^-]*$", "", name[: _LONGEST_NAME - 8]) if len(name) > _LONGEST_NAME - 8 else name
+    return f"{start or 'goal'}-{digest}"
+
+
 def parse_goal(text: str, path: Path) -> Goal:
-    """Read a goal, or say all that is wrong with it."""
+    """Parse a goal; report every fault in it at once."""
     name = goal_name(path.stem)
     if not name:
-        raise UsageError(f"{path}: the file name has none of a-z and 0-9 to name the goal by", "rename the file")
-    front_matter, body = _split_front_matter(text.removeprefix("\ufeff"), path)
+        raise UsageError(f"{path}: the file name needs at least one letter a-z or digit 0-9", "rename the file")
+    front_matter, body = split_front_matter(text.removeprefix("\ufeff"), path)
     headings = _headings(body)
     objective = next(
         (content for level, title, content in headings if level == 2 and title.lower() == "objective"), None
     )
     if objective is None:
         raise NoObjectiveError(
-            f"{path}: no `## Objective` section", "add one: it says in a few sentences what you want"
+            f"{path}: no `## Objective` section", "add one, and describe in a few sentences what you want"
         )
     if not objective.strip():
-        raise UsageError(f"{path}: the `## Objective` section is empty", "say in a few sentences what you want")
+        raise UsageError(f"{path}: the `## Objective` section is empty", "describe in a few sentences what you want")
     first_title = next((title for level, title, _ in headings if level == 1 and title), "")
     title = " ".join(str(front_matter.get("title") or first_title or name).split())
     return Goal(name, path, title, body.strip() + "\n", front_matter)
 
 
+def missing_sections(text: str, wanted: Collection[str]) -> list[str]:
+    """Return those of the wanted second-level headings that a goal lacks, or that have nothing below them."""
+    filled = {title.lower() for level, title, content in _headings(text) if level == 2 and content.strip()}
+    return [title for title in wanted if title.lower() not in filled]
+
+
 def worded_anew(text: str, path: Path, *, without: Collection[str], more: str) -> str:
-    """The text of a goal file, less some keys of its front matter, with more at its end."""
-    front_matter, body = _split_front_matter(text.removeprefix("\ufeff"), path)
+    """Return a goal file's text without some front-matter keys, and with `more` at its end."""
+    front_matter, body = split_front_matter(text.removeprefix("\ufeff"), path)
     kept = {key: value for key, value in front_matter.items() if key not in without}
     import yaml
 
@@ -77,32 +111,55 @@ def worded_anew(text: str, path: Path, *, without: Collection[str], more: str) -
     return f"{head}{body.rstrip()}\n" + (f"\n{more.strip()}\n" if more else "")
 
 
-def _split_front_matter(text: str, path: Path) -> tuple[Mapping[str, object], str]:
+def split_front_matter(text: str, path: Path, keys: Collection[str] = KEYS) -> tuple[Mapping[str, object], str]:
+    """Return the front matter, which may only have these keys, and the text below it."""
     match = _FRONT_MATTER.match(text)
     if match is None:
         if re.match(r"---[ \t]*\r?\n", text):
-            raise UsageError(f"{path}: the front matter has no closing ---", "close it with a line ---")
+            raise UsageError(f"{path}: the front matter has no closing ---", "add a line with --- after the last key")
         return {}, text
     import yaml  # 20 ms, a tenth of a start, which most goals do without
 
     try:
         loaded: object = yaml.safe_load(match[1])
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an impossible date is a ValueError
-        raise UsageError(f"{path}: the front matter is not YAML: {' '.join(str(error).split())}") from error
+        raise _not_yaml(error, path) from error
     if loaded is None:
         return {}, text[match.end() :]
     if not isinstance(loaded, dict):
-        raise UsageError(f"{path}: the front matter is not a list of `key: value` lines")
+        raise UsageError(f"{path}: the front matter has no `key: value` lines")
     front_matter = {str(key): value for key, value in cast("dict[object, object]", loaded).items()}
-    faults = [_unknown(key) for key in front_matter if key not in KEYS]
+    faults = [_unknown(key, keys) for key in front_matter if key not in keys]
     faults += [
         f"`{key}` must be {wanted}"
         for key, (fits, wanted) in _SHAPES.items()
         if key in front_matter and not fits(front_matter[key])
     ]
     if faults:
-        raise UsageError(f"{path}: front matter: " + "; ".join(faults), f"the keys are {', '.join(KEYS)}")
+        raise UsageError(f"{path}: front matter: " + "; ".join(faults), f"known keys: {', '.join(keys)}")
     return front_matter, text[match.end() :]
+
+
+_YAML_FAULTS = (
+    ("mapping values are not allowed", "unexpected `:` (put quotes around a value that contains `: `)"),
+    ("found character '\\t'", "unexpected tab (indent with spaces)"),
+    ("node content", "a bracket, brace or key is not closed"),
+    ("end of stream", "a quote, bracket or brace is not closed"),
+    ("expected ',' or", "a bracket or brace is not closed, or a comma is missing"),
+    ("could not determine a constructor", "unknown tag (put quotes around a value that begins with `!`)"),
+    ("undefined alias", "unknown alias (put quotes around a value that begins with `*`)"),
+    ("day is out of range", "invalid date"),
+    ("special characters are not allowed", "control character"),
+)
+"""What the parser says, and the same in plain words."""
+
+
+def _not_yaml(error: Exception, path: Path) -> UsageError:
+    mark = getattr(error, "problem_mark", None)
+    place = "" if mark is None else f", line {mark.line + 2}, column {mark.column + 1}"  # after the opening ---
+    said = " ".join(str(getattr(error, "problem", None) or error).split())
+    fault = next((plain for words, plain in _YAML_FAULTS if words in said), said)
+    return UsageError(f"{path}{place}: cannot read the front matter: {fault}", "write one `key: value` on each line")
 
 
 def _is_text(value: object) -> bool:
@@ -113,7 +170,7 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(_is_text(item) for item in cast("list[object]", value))
 
 
-# Keys that are settings as well (model, duration, ...) are judged by `settings`, with all its other faults.
+# `settings` checks the keys that are also settings (model, duration, ...), and reports their faults with its own.
 _SHAPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "title": (_is_text, "text"),
     "repo": (_is_text, "text"),
@@ -124,8 +181,8 @@ _SHAPES: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def _unknown(key: str) -> str:
-    return f"unknown key `{key}`" + did_you_mean(key, KEYS)
+def _unknown(key: str, keys: Collection[str]) -> str:
+    return f"unknown key `{key}`" + did_you_mean(key, keys)
 
 
 def _headings(body: str) -> list[tuple[int, str, str]]:

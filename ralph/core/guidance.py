@@ -1,4 +1,4 @@
-"""What the user asks of a run that is under way: words that it heeds between sessions and while it waits."""
+"""Requests to a live run, which handles them between sessions and while it waits."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 _MOST_TOLD = 3
-"""Sessions that are told a guidance before ralph gives up asking for its receipt."""
+"""Sessions that get a message before ralph stops asking for an acknowledgement."""
 
 
 class Act(StrEnum):
-    """What can be asked for; the value is also the command, where there is one."""
+    """A request; the value is also the command, if there is one."""
 
     TELL = "tell"
     PAUSE = "pause"
@@ -18,22 +18,18 @@ class Act(StrEnum):
     STOP = "stop"
     WAKE = "wake"
     CARRY_ON = "carry on"
-    """Take a stop back that has not come yet; only a key does."""
+    """Undo a stop that has not happened yet; only a key does this."""
 
 
 class StoppedBy(StrEnum):
-    """What the user stopped a run with after its iteration."""
+    """How the user stopped a run after its iteration."""
 
     KEY = "key"
     COMMAND = "command"
 
-    @property
-    def words(self) -> str:
-        return "after this iteration, as asked" if self is StoppedBy.KEY else "by `ralph stop`"
-
 
 class Receipt(StrEnum):
-    """What became of a guidance after a session was told of it."""
+    """What happened to a message after a session got it."""
 
     ACKNOWLEDGED = "acknowledged"
     MISSING = "unacknowledged"
@@ -42,19 +38,21 @@ class Receipt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One request; `number` counts those to a run from 1."""
+    """One request; `number` counts all requests to a run from 1."""
 
     number: int
     act: Act
     text: str = ""
     by_key: bool = False
     at: str = field(default="", compare=False)
-    """When it was asked for."""
+    """The time of the request."""
+    message: int = field(default=0, compare=False)
+    """Its number among the messages to the agent; 0 for other requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What the user tells the agent; `told` counts the sessions that heard it."""
+    """A message from the user to the agent; `told` counts the sessions that got it."""
 
     number: int
     text: str
@@ -64,15 +62,15 @@ class Guidance:
         return replace(self, told=self.told + 1)
 
     def receipt_in(self, summary: str, *, done: bool) -> Receipt:
-        """See whether a summary names it by its number, as the prompt asks; `done` stands for all of them."""
+        """Tell whether a summary names it by its number, as the prompt asks; `done`: no session follows."""
         named = re.search(rf"\bguidance\s*(?:no\.?|number|#)?\s*{self.number}\b", summary, re.IGNORECASE)
-        if done or named is not None:
+        if named is not None:
             return Receipt.ACKNOWLEDGED
-        return Receipt.MISSING if self.told < _MOST_TOLD else Receipt.DROPPED
+        return Receipt.DROPPED if done or self.told >= _MOST_TOLD else Receipt.MISSING
 
 
 class Steering:
-    """What was asked for and is not done yet; of words that take each other back, the last one counts."""
+    """Open requests; of contradicting ones, the latest counts."""
 
     def __init__(self, hear: Callable[[], Sequence[Instruction]]) -> None:
         self._hear = hear
@@ -84,7 +82,7 @@ class Steering:
         self._awake = False
 
     def listen(self) -> None:
-        """Take in what was asked since the last time."""
+        """Read new requests."""
         for word in self._hear():
             match word.act:
                 case Act.TELL:
@@ -111,6 +109,6 @@ class Steering:
         return self._awake or self.stopping
 
     def take_told(self) -> list[Instruction]:
-        """What the agent is to be told, handed over once."""
+        """Return the messages for the agent, once."""
         told, self._told = self._told, []
         return told

@@ -40,15 +40,15 @@ class Limit(StrEnum):
 
 
 def limit_reached(what: str) -> str:
-    """How it is said that a limit has ended a run."""
+    """Return the reason of a run that ended at a limit."""
     return f"limit reached: {what}"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The user's limits; None is unlimited. All but the duration hold for the run over all its starts.
+    """The user's limits; None is unlimited. All except the duration count over all starts of the run.
 
-    Those that begin with `iteration` hold for each session by itself.
+    Limits that begin with `iteration` apply to each session separately.
     """
 
     iterations: int | None = None
@@ -72,18 +72,18 @@ class Limits:
 
 
 _WRAP_UP_AT = 0.9
-"""Of a limit: where a session is told to wrap up."""
+"""The share of a limit at which ralph asks a session to wrap up."""
 
 
 _SUMMARY = 0.1
-"""Of what is left of the run's money and tokens: what a summarizer may use. The rest is for the work."""
+"""The share of the run's remaining money and tokens that a summarizer may use."""
 
 
 _DUST = 1e-8
-"""What is left of a sum of floats may be off by less."""
+"""Tolerance for rounding errors in a sum of floats."""
 
 DUST_USD = 2e-6
-"""Dollars that buy nothing: a flag says a limit to the millionth."""
+"""Dollars too few to matter: flags have limits to the millionth."""
 
 
 class Measure(StrEnum):
@@ -98,19 +98,19 @@ class Bound:
 
     measure: Measure
     name: str
-    """How the user sets it: a flag, a key of the settings, or what it is of one."""
+    """How the user sets it: a flag, a setting, or a part of one."""
     whole: float
     """The limit itself."""
     most: float
-    """What of it is left for this session."""
+    """What remains of it for this session."""
     warned: float
-    """What the session may use of it before it is told to wrap up."""
+    """What the session may use before ralph asks it to wrap up."""
     limit: Limit | None = None
-    """The run's limit that this is; None: it is the session's own."""
+    """The run's limit behind it; None for a limit of the session itself."""
 
     @property
     def plea(self) -> str:
-        """What the agent is told when it nears the bound."""
+        """Return the message that asks the agent to wrap up."""
         whose = "this session's" if self.limit is None else "the run's"
         return (
             f"90 % of {whose} budget is used ({self.words}). Start nothing new: return your summary now"
@@ -150,28 +150,28 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The bounds of a session; of several that are reached the first counts. Without any it may use what it likes."""
+    """The bounds of a session; the first one that is reached counts. Without any, the session is unlimited."""
 
     bounds: tuple[Bound, ...] = ()
 
     def exhausted(self, used: Used, *, but_use: bool = False) -> Bound | None:
-        """Name the first bound at which the session must be stopped; `but_use`: only of time."""
+        """Return the first bound that is used up; `but_use`: only of time."""
         bounds = [bound for bound in self.bounds if bound.measure is Measure.SECONDS or not but_use]
         return next((bound for bound in bounds if bound.is_used_up(used)), None)
 
     def nearly_exhausted(self, used: Used) -> Bound | None:
-        """Name the bound because of which the session is to wrap up."""
+        """Return the bound that makes the session wrap up."""
         return next((bound for bound in self.bounds if used.of(bound.measure) >= bound.warned), None)
 
     @property
     def dollars(self) -> float | None:
-        """The money that is left for the session, rounded up: whoever has used it has used up the limit as well."""
+        """Return the money that is left for the session, rounded up, so that using it all also reaches the limit."""
         left = [bound.most for bound in self.bounds if bound.measure is Measure.COST]
         return max(1, math.ceil((min(left) - _DUST / 2) * 1e6)) / 1e6 if left else None
 
     @property
     def counts(self) -> bool:
-        """Tell whether the session's use must be known while it works: its time alone always is."""
+        """Tell whether the session's usage must be known while it works; its time always is."""
         return any(bound.measure is not Measure.SECONDS for bound in self.bounds)
 
 
@@ -179,7 +179,7 @@ NO_BOUNDS = Allowance()
 
 
 def allowance(limits: Limits, *, spent: Spend, elapsed: float, timeout: float) -> Allowance:
-    """What is left for a session that begins now; `timeout` is the session's own time."""
+    """Return the allowance of a session that starts now; `timeout` is the session's own time limit."""
     bounds = [
         _of_run(Measure.COST, Limit.COST, limits.cost_usd, spent.cost_usd),
         _of_run(Measure.TOKENS, Limit.TOKENS, limits.tokens, spent.tokens),
@@ -192,7 +192,7 @@ def allowance(limits: Limits, *, spent: Spend, elapsed: float, timeout: float) -
 
 
 def for_summary(left: Allowance) -> Allowance:
-    """What a summarizer may use where a worker may use all that is left: bounds of its own come before the run's."""
+    """Return a summarizer's part of an allowance: its own bounds come before the run's."""
     shares = [
         _own(bound.measure, f"a tenth of the rest of {bound.name}:", _SUMMARY * bound.most)
         for bound in left.bounds
@@ -202,7 +202,7 @@ def for_summary(left: Allowance) -> Allowance:
 
 
 def _of_run(measure: Measure, limit: Limit, whole: float | None, used: float) -> Bound | None:
-    """A session that begins beyond nine tenths of a limit would else be interrupted at its first word."""
+    """Return a run's limit as a bound; a session that starts beyond 90 % of it wraps up at 90 % of the rest."""
     if whole is None:
         return None
     left = max(0.0, whole - used)
@@ -220,36 +220,36 @@ def _own(measure: Measure, name: str, whole: float) -> Bound:
 
 @dataclass(slots=True)
 class Calls:
-    """A fold over what a session says. A call is paid for once it has begun: whoever cuts it throws money away.
+    """Folds a session's messages. A call to the model is paid for once it starts: cutting it wastes money.
 
-    An agent that tells its messages in pieces says when one begins and ends. Of others a larger prompt shows that
-    there was one; when it ended, only what follows it shows.
+    An agent with partial messages reports when a call begins and ends. With others, a larger prompt shows a call, and
+    only what follows shows its end.
     """
 
     made: int = 0
     in_progress: bool = False
     handed_in: Mapping[str, object] | None = None
-    """The valid verdict that the last message handed in; the turn is about to end with it."""
+    """The valid verdict in the last message; the turn is about to end with it."""
     _by_tool: str = ""
     _answering: int = 0
-    """The number of the call that may answer the plea; 0: none."""
+    """The number of the call that may answer the request to wrap up; 0: none."""
     _in_pieces: bool = False
     _within: bool = True
-    """The last call began within the limits."""
+    """The last call started within the limits."""
     _prompt_tokens: int = 0
 
     @property
     def may_end(self) -> bool:
-        """Whether a limit on use must wait: at most one call goes beyond it, and that one is heard out."""
+        """Whether the current call may finish although a limit is used up; at most one call may exceed it."""
         is_paid = self._in_pieces and self.in_progress and self._within
         return is_paid or self.handed_in is not None or self.made <= self._answering > 0
 
     def expect_answer(self) -> None:
-        """The plea was said: the one call that answers it may end, though it should begin beyond a limit."""
+        """Expect an answer to the request to wrap up: that one call may finish even beyond a limit."""
         self._answering = self.made + 1
 
     def hear_usage(self, usage: Usage, *, within: bool) -> None:
-        """Take in what was used; `within`: before this, no limit was used up."""
+        """Record usage; `within`: before this, no limit was used up."""
         grown = (usage.prompt_tokens or 0) > self._prompt_tokens
         self._prompt_tokens = max(self._prompt_tokens, usage.prompt_tokens or 0)
         if usage.in_call is not None:
@@ -265,7 +265,7 @@ class Calls:
             self.in_progress = self.in_progress and self._in_pieces
             if event.status is not ToolStatus.OK and event.id == self._by_tool:
                 self.handed_in = None
-        elif event.name != TOOL:  # it may follow the verdict in the same message, which stands
+        elif event.name != TOOL:  # it may follow a verdict in the same message, which still counts
             self._answering = 0
         elif isinstance(read_answer(event.input), Answer):
             self.handed_in, self._by_tool = event.input, event.id
@@ -278,14 +278,14 @@ class Calls:
         self.in_progress, self._within, self.handed_in = True, within, None
 
     def _end(self) -> None:
-        """The message is whole: without a verdict in it, the plea remains unanswered."""
+        """End the message: without a verdict in it, the request remains unanswered."""
         self.in_progress = False
         if self.made >= self._answering and self.handed_in is None:
             self._answering = 0
 
 
 def told_limits(limits: Limits) -> str:
-    """The limits that are set, in words; empty without any."""
+    """Describe the limits that are set; empty without any."""
     said = [
         plural(limits.iterations, "iteration") if limits.iterations else "",
         format_duration(limits.duration) if limits.duration else "",

@@ -11,11 +11,11 @@ import orjson
 
 
 class Malformed(ValueError):
-    """The text is not JSON that can be held."""
+    """The text is not usable JSON."""
 
 
 def decode(text: str) -> object:
-    """Parse one JSON text; every way in which a parser can fail becomes `Malformed`."""
+    """Parse one JSON text; raise `Malformed` for every failure of the parser."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -23,7 +23,7 @@ def decode(text: str) -> object:
 
 
 def decode_strictly(line: bytes) -> object:
-    """Parse one JSON text in UTF-8, without taking it for a `str` first; what only `decode` takes is `Malformed`."""
+    """Parse one JSON text in UTF-8 without decoding it to `str`; raise `Malformed` where only `decode` succeeds."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -31,7 +31,7 @@ def decode_strictly(line: bytes) -> object:
 
 
 def _decode_leniently(text: str) -> object:
-    """Take what Claude Code may write and orjson refuses: a lone surrogate, an integer beyond 64 bits, NaN."""
+    """Accept what Claude Code may write and orjson refuses: a lone surrogate, an integer beyond 64 bits, NaN."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # a 5000-digit integer is a ValueError, depth a RecursionError
@@ -39,9 +39,9 @@ def _decode_leniently(text: str) -> object:
 
 
 def shortened(line: bytes, longest: int) -> bytes:
-    """Cut each string of a JSON text to its first `longest` bytes, and say so in its place.
+    """Cut each string of a JSON text to its first `longest` bytes, and mark the cut.
 
-    The text is not decoded for that: as a `str` a single emoji in it would have it take four times its size.
+    The text stays bytes: as a `str`, a single emoji would make it four times as large.
     """
     pieces: list[bytes] = []
     kept = 0
@@ -56,9 +56,9 @@ def shortened(line: bytes, longest: int) -> bytes:
 
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""Possessive, and without need of the last quote: nothing is tried twice, however long or torn the text is.
+"""Possessive, and without the last quote: nothing is matched twice, however long or torn the text is.
 
-No alternatives within a possessive group: Python before 3.11.5 goes on in the middle of one that did not match.
+No alternatives in a possessive group: Python before 3.11.5 continues in the middle of one that did not match.
 """
 
 _LONGEST_ESCAPE = len(r"\uXXXX")
@@ -81,15 +81,15 @@ def _whole_until(line: bytes, begin: int, cut: int) -> int:
 
 
 def encode(value: object) -> str:
-    """Write one line of ASCII, which any terminal and file can take."""
+    """Write one line of ASCII, which is safe for any terminal and file."""
     return _ascii_line(value)[:-1].decode("ascii")
 
 
 def encode_line(value: object) -> bytes:
     """Write one line of UTF-8 with its newline, for files and programs; `ui.console` has more for a terminal.
 
-    ASCII where the text holds a character that `_is_unsafe` names, or that UTF-8 cannot hold (a lone surrogate). The
-    rest stays as it is: to escape it takes 17 times as long.
+    ASCII if the text contains a character of `_is_unsafe` or a lone surrogate, which UTF-8 cannot encode. Other text is
+    not escaped, which would take 17 times as long.
     """
     quick = _quick_line(value)
     if quick and (quick.isascii() or not _is_unsafe(quick)):
@@ -98,7 +98,7 @@ def encode_line(value: object) -> bytes:
 
 
 def encode_lines(values: Sequence[object]) -> bytes:
-    """Write a line for each value; looking for what is unsafe in all of them at once."""
+    """Write a line for each value; search all of them at once for unsafe characters."""
     try:
         quick = b"".join([orjson.dumps(value, str, orjson.OPT_APPEND_NEWLINE) for value in values])
     except (orjson.JSONEncodeError, RecursionError):
@@ -111,7 +111,7 @@ def encode_lines(values: Sequence[object]) -> bytes:
 def _is_unsafe(line: bytes) -> bool:
     """Tell whether UTF-8 has a C1 control, U+200B to U+200F, U+2028 to U+202E or U+2060 to U+206F.
 
-    Patterns with one first byte each, which is looked for: one that has them all takes ten times as long.
+    One pattern per first byte: a combined pattern takes ten times as long.
     """
     return (b"\xc2" in line and _C1.search(line) is not None) or (
         _SUSPECT.search(line) is not None and (_UNSEEN.search(line) is not None or _FORMATS.search(line) is not None)
@@ -125,7 +125,7 @@ _FORMATS = re.compile(rb"\xe2\x81[\xa0-\xaf]")
 
 
 def _quick_line(value: object) -> bytes:
-    """The line as orjson writes it; empty if it cannot."""
+    """Return the line as orjson writes it; empty if it cannot."""
     try:
         return orjson.dumps(value, str, orjson.OPT_APPEND_NEWLINE)
     except (orjson.JSONEncodeError, RecursionError):
@@ -134,7 +134,7 @@ def _quick_line(value: object) -> bytes:
 
 def _ascii_line(value: object) -> bytes:
     quick = _quick_line(value)
-    if quick and quick.isascii():  # orjson cannot escape what is not
+    if quick and quick.isascii():  # orjson cannot escape other characters
         return quick
     try:
         return _ENCODER.encode(value).encode("ascii") + b"\n"
@@ -147,7 +147,7 @@ _DEEPEST = 50
 
 
 def _tamed(value: object, depth: int) -> object:
-    """A copy that any JSON reader takes: no NaN, no infinity, nothing nested without end."""
+    """Return a copy that any JSON reader accepts: no NaN, no infinity, no endless nesting."""
     if isinstance(value, dict | list | tuple) and depth == 0:
         return "..."
     if isinstance(value, dict):
@@ -176,16 +176,16 @@ def text(value: object) -> str:
 
 
 MOST = 2**53 - 1
-"""The largest count: beyond it, readers of JSON that know only floats count wrong."""
+"""The largest count: JSON readers that only know floats lose precision beyond it."""
 
 
 def count(value: object) -> int:
-    """Narrow to a count; what is not a plausible one (negative, a bool, beyond `MOST`) is 0."""
+    """Narrow to a count; an implausible one (negative, a bool, beyond `MOST`) is 0."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else 0
 
 
 def amount(value: object) -> float | None:
-    """Narrow to an amount of money; NaN, infinite, negative or absurd figures are no figure at all."""
+    """Narrow to an amount of money; None for NaN, infinite, negative or absurd figures."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < 1e9 else None  # compared before converted: an integer may be beyond any float
@@ -203,7 +203,7 @@ class Oversized:
 
 
 class LineSplitter:
-    """Cut a stream of chunks into lines, holding back the unfinished last one."""
+    """Cuts a stream of chunks into lines, and keeps back the unfinished last one."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -241,7 +241,7 @@ class LineSplitter:
 
 
 def lines_in(chunks: Iterable[bytes]) -> Iterator[bytes | Oversized]:
-    """Yield every line of the chunks, the unfinished last one, too."""
+    """Yield every line of the chunks, including the unfinished last one."""
     splitter = LineSplitter()
     for chunk in chunks:
         yield from splitter.feed(chunk)

@@ -1,8 +1,8 @@
 """The one codec between dataclasses and JSON: the classes are the schema.
 
 A record is an object with a key for each field of its class. A key that is missing or null stands for the field's
-default, and unknown keys are ignored, so that versions of ralph can read each other's files. An event has its `type`
-besides; tool, usage and meta events have RTF1's shape (docs/rtf1.md), the others are flat.
+default, and unknown keys are ignored, so that versions of ralph can read each other's files. An event also has its
+`type`; tool, usage and meta events have RTF1's shape (docs/rtf1.md), the others are flat.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _Record = TypeVar("_Record", bound="DataclassInstance")
 
 
 class NotARecord(ValueError):
-    """The value is not a record of the class that was asked for; `field` is the one that is wrong."""
+    """The value is not a record of the expected class; `field` is the wrong one."""
 
     def __init__(self, field: str, fault: str) -> None:
         super().__init__(f"{field} {fault}")
@@ -58,25 +58,26 @@ def to_record(item: "DataclassInstance") -> dict[str, object]:
 
 
 def parse_event(line: str | bytes) -> tuple[Event, str]:
-    """Read a journaled event, and the time that it was stamped with."""
+    """Read a journaled event and its time stamp."""
     document = _mapping(_decoded(line), "it")
     return from_json(document), ndjson.text(document.get("at"))
 
 
 def to_json(event: Event) -> dict[str, object]:
-    """Return an event as it is journaled. The most frequent kinds are written out: a stream consists of them."""
+    """Return an event as it is journaled. The most frequent kinds are written out for speed."""
     match event:
         case ToolStart():
             return {"type": "tool_start", "tool": {"id": event.id, "name": event.name, "input": event.input}}
         case ToolOutput():
             return {"type": "tool_output", "tool": {"id": event.id}, "text": event.text}
-        case ToolEnd(duration_ms=None):
+        case ToolEnd(duration_ms=None, line=None):
             return {"type": "tool_end", "tool": {"id": event.id, "status": event.status}}
         case ToolEnd():
-            return {"type": "tool_end", "tool": to_record(event)}
+            said = {"id": event.id, "status": event.status, "duration_ms": event.duration_ms, "line": event.line}
+            return {"type": "tool_end", "tool": {key: value for key, value in said.items() if value is not None}}
         case Usage():
-            said = {name: value for name, value in to_record(event).items() if value is not None}
-            return {"type": "usage", "usage": said}
+            used = {name: value for name, value in to_record(event).items() if value is not None}
+            return {"type": "usage", "usage": used}
         case _:
             return {"type": event.type, **to_record(event)}
 
@@ -104,14 +105,14 @@ _Writer = Callable[[Any], object]
 def _fields_to_write(
     kind: "type[DataclassInstance]",
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, _Writer], ...]]:
-    """The key and name of each field, and what writes those that hold records."""
+    """Return the key and name of each field, and the writer for fields with records."""
     fields = [(_key(item), item) for item in dataclasses.fields(kind)]
     written = [(key, _writer(item.type)) for key, item in fields]
     return tuple((key, item.name) for key, item in fields), tuple((key, write) for key, write in written if write)
 
 
 def _writer(said: object) -> _Writer | None:
-    """How to write a value of a type; None: as it is."""
+    """Return the writer for a type; None: write the value as it is."""
     wanted, is_optional = _optional(said)
     arguments = typing.get_args(wanted)
     write = _writer(arguments[-1] if typing.get_origin(wanted) is Mapping else arguments[0]) if arguments else None
@@ -125,12 +126,12 @@ def _writer(said: object) -> _Writer | None:
 
 
 def _key(item: "dataclasses.Field[Any]") -> str:
-    """What a field is called in JSON, where that is not its name."""
+    """Return a field's key in JSON."""
     return item.metadata.get("key", item.name)
 
 
 def _optional(said: object) -> tuple[object, bool]:
-    """The type that a field has if it is not None, and whether it may be that."""
+    """Return a field's type without None, and whether it may be None."""
     options = typing.get_args(said) if isinstance(said, types.UnionType) else (said,)
     return options[0], len(options) > 1
 
@@ -151,12 +152,12 @@ def _values(kind: "type[DataclassInstance]", document: Mapping[str, object], pat
 
 
 _Reader = Callable[[object, str], object]
-"""Takes a value from outside and the name of its field; returns it as what it should be, or raises `NotARecord`."""
+"""Narrows a value from outside; raises `NotARecord` with the name of its field."""
 
 
 @functools.cache
 def _fields_to_read(kind: "type[DataclassInstance]") -> tuple[tuple[str, str, str, _Reader, object], ...]:
-    """For each field: its name, its key, the object that holds it, its reader, and its value if it is missing."""
+    """Return for each field its name, its key, the object that contains it, its reader and its default."""
     fields: list[tuple[str, str, str, _Reader, object]] = []
     for item in dataclasses.fields(kind):
         wanted, is_optional = _optional(item.type)
@@ -175,7 +176,7 @@ def _home(kind: "type[DataclassInstance]", name: str) -> str:
 
 
 def _reader(wanted: Any) -> _Reader:
-    """How to read a value of a type."""
+    """Return the reader for a type."""
     if (read := _READERS.get(wanted)) is not None:
         return read
     arguments = typing.get_args(wanted)
@@ -209,7 +210,7 @@ def _items_reader(read: _Reader) -> _Reader:
 
 
 def _word_reader(kind: type[StrEnum]) -> _Reader:
-    known = list(kind)  # a list: what is asked for may have no hash
+    known = list(kind)  # a list: the value may not be hashable
 
     def reader(value: object, name: str) -> StrEnum:
         if value not in known:
@@ -232,7 +233,7 @@ def _flag(value: object, name: str) -> bool:
 
 
 _TOO_MANY = 2**53
-"""Beyond it, readers of JSON that know only floats count wrong."""
+"""JSON readers that only know floats lose precision beyond it."""
 
 
 def _whole(value: object, name: str) -> int:
@@ -277,7 +278,7 @@ def _items(value: object, name: str) -> Sequence[object]:
 
 
 def _quoted(value: object) -> str:
-    """What was said instead; never the whole of it, which may be nested without end."""
+    """Quote a wrong value, shortened: it may be nested without end."""
     return repr(value[:60]) if isinstance(value, str) else f"({type(value).__name__})"
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ralph.core import ndjson
+from ralph.core.errors import ExitCode
 from ralph.core.guidance import Guidance, Instruction
 from ralph.core.limits import Limit
 from ralph.core.stall import Stall
 from ralph.core.summary import Condensed
+from ralph.core.text import first_sentence, shortened
 from ralph.core.usage import Spend
 from ralph.core.verdict import Answer, Verdict
 
@@ -80,12 +82,12 @@ class Run:
     check: CheckRecord | None = None
     notes: tuple[str, ...] = ()
     guidance: tuple[Guidance, ...] = ()
-    """What the user told it, and no summary has acknowledged yet."""
+    """Messages of the user that no summary has acknowledged yet."""
     heard: int = 0
-    """How many of the user's words it has taken in."""
+    """How many of the user's requests it has read."""
     obstacles: int = 0
-    """How many sessions in a row have said that only a person can clear the way."""
-    standstill: Stall = field(default_factory=Stall)
+    """How many sessions in a row have said that a person is needed."""
+    stall: Stall = field(default_factory=Stall)
     condensed: Condensed = field(default_factory=Condensed)
 
     @property
@@ -149,56 +151,47 @@ class Run:
 
     def guided(self, word: Instruction) -> "Run":
         """Take in what the user tells: it changes the situation, whatever stood still before."""
-        guidance = (*self.guidance, Guidance(word.number, word.text))
+        # Up to version 0.1 all requests were counted: two that are open must not share a number.
+        number = max([word.message, *(item.number + 1 for item in self.guidance)])
+        guidance = (*self.guidance, Guidance(number, word.text))
         heard = max(self.heard, word.number)
-        return replace(self, guidance=guidance, heard=heard, standstill=self.standstill.forgiven())
+        return replace(self, guidance=guidance, heard=heard, stall=self.stall.forgiven())
 
     def with_guidance(self, guidance: tuple[Guidance, ...]) -> "Run":
         return replace(self, guidance=guidance)
 
-    def stood(self, standstill: Stall) -> "Run":
-        return replace(self, standstill=standstill)
+    def stood(self, stall: Stall) -> "Run":
+        return replace(self, stall=stall)
 
     def given_another_try(self) -> "Run":
         """A new start forgives the failures in a row, which still count against the limit, and what ended the last."""
-        return replace(self, failures=0, obstacles=0, standstill=self.standstill.forgiven())
+        return replace(self, failures=0, obstacles=0, stall=self.stall.forgiven())
 
     def spent(self, spend: Spend) -> "Run":
         return replace(self, spend=spend)
 
 
-class Deed(StrEnum):
-    """What a session must not do, and ralph undoes; the value is how a sentence about it goes on."""
+class Trespass(StrEnum):
+    """What a session must not do, and ralph undoes."""
 
-    CHANGED = "changed"
-    SWITCHED = "switched branches"
-    ATTACHED = "left the detached HEAD"
-    MOVED = "moved the branch off its last commit"
-    UNFINISHED = "left unfinished"
+    CHANGED_FILES = "changed-files"
+    SWITCHED_BRANCH = "switched-branch"
+    ATTACHED_HEAD = "attached-head"
+    MOVED_BRANCH = "moved-branch"
+    UNFINISHED_OPERATION = "unfinished-operation"
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """One deed that was undone; `what` are the files that were changed, or the command of git that was left open."""
+    """A trespass that ralph undid; `what` names the changed files, or the git command that was left open."""
 
-    deed: Deed
+    trespass: Trespass
     what: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """The deed, as both the next prompt and the screen say it."""
-        match self.deed:
-            case Deed.CHANGED:
-                return f"changed {', '.join(self.what)}"
-            case Deed.UNFINISHED:
-                return f"left `git {self.what[0]}` unfinished"
-            case _:
-                return self.deed
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a session had done to the branch and was undone; and the secrets, by their names, that it committed."""
+    """What ralph undid after a session, and the names of the secrets that the session committed."""
 
     undone: tuple[Undone, ...]
     secrets: tuple[str, ...] = ()
@@ -213,18 +206,74 @@ class Committed:
     nested: tuple[str, ...]
 
 
+class Ending(StrEnum):
+    """How a start of a run ended; `run/report` says it in words."""
+
+    PROVEN = "proven"
+    UNPROVEN = "unproven"
+    """The agent claims DONE, and there is no check."""
+    LIMIT = "limit"
+    FAILURES = "failures"
+    """Too many sessions in a row failed; `fact` says how the last one did."""
+    STALLED = "stalled"
+    SESSION = "session"
+    """A session ended in a way that only the user can fix: login, billing, a permission. `fact` says which."""
+    OBSTACLE = "obstacle"
+    """Two sessions in a row said that only a person can clear the way; `fact` is what the agent says is in it."""
+    NO_CHECK = "no-check"
+    """The check cannot run; `fact` is the last line of its output."""
+    STOP_KEY = "stop-key"
+    STOP_COMMAND = "stop-command"
+    QUIT_KEY = "quit-key"
+    SIGNAL = "signal"
+    FAULT = "fault"
+    UNABLE = "unable"
+    """A fault that only the user can fix."""
+    BUG = "bug"
+
+
+_EXIT_CODES = {
+    Ending.PROVEN: ExitCode.DONE,
+    Ending.UNPROVEN: ExitCode.DONE,
+    Ending.LIMIT: ExitCode.LIMIT,
+    Ending.FAILURES: ExitCode.FAILED,
+    Ending.STALLED: ExitCode.STALLED,
+    Ending.SESSION: ExitCode.BLOCKED,
+    Ending.OBSTACLE: ExitCode.BLOCKED,
+    Ending.NO_CHECK: ExitCode.BLOCKED,
+    Ending.STOP_KEY: ExitCode.INTERRUPTED,  # as with Ctrl-C, only later
+    Ending.STOP_COMMAND: ExitCode.INTERRUPTED,
+    Ending.QUIT_KEY: ExitCode.INTERRUPTED,
+    Ending.FAULT: ExitCode.FAILED,
+    Ending.UNABLE: ExitCode.BLOCKED,
+    Ending.BUG: ExitCode.BUG,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, with the exit code that says so."""
+    """How a start of a run ended."""
 
     run: Run
-    exit_code: int
-    reason: str
-    proven: bool
+    ending: Ending
+    fact: str = ""
+    """What somebody else said about it: the agent, the check, a fault."""
     hint: str = ""
+    """What the user can do about it, where the ending alone does not say."""
+    again: bool = False
+    """Once that is done, the same command goes on."""
     limit: Limit | None = None
+    signal: int = 0
     not_before: float | None = None
     """It would have had to wait until then, for longer than its duration allows."""
+
+    @property
+    def exit_code(self) -> int:
+        return ExitCode.of_signal(self.signal) if self.ending is Ending.SIGNAL else _EXIT_CODES[self.ending]
+
+    @property
+    def proven(self) -> bool:
+        return self.ending is Ending.PROVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +312,7 @@ def read_message(message: str) -> IterationMessage | None:
 
 _SCISSORS = "--- >8 ---"
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
-"""What would end the message, or colour and move the terminal of whoever reads the log."""
+"""Characters that would end the message, or control the terminal of a reader of the log."""
 
 
 def message_body(text: str) -> str:
@@ -272,12 +321,27 @@ def message_body(text: str) -> str:
     git reads trailers from the last paragraph alone, unless a line before looks like the start of a patch or like
     scissors: such a line is indented.
     """
-    lines = text.strip().splitlines()
+    lines = _CONTROLS.sub("", text).strip().splitlines()
     return "\n".join(f" {line}" if line.startswith("---") or _SCISSORS in line else line for line in lines)
 
 
-def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend: Spend) -> str:
-    """Write the commit message of an iteration; cost and tokens are the run's, cumulative."""
+_LONGEST_SUBJECT = 72
+
+
+def subject_of(iteration: int, limit: int | None, answer: Answer) -> str:
+    """Write the subject of an iteration's commit; `limit` is how many iterations the run may have."""
+    opening = f"ralph {iteration}: " if limit is None else f"ralph {iteration}/{limit}: "
+    said = "claims DONE" if answer.is_bare else first_sentence(answer.closing or answer.summary)
+    return opening + shortened(said or "no summary", _LONGEST_SUBJECT - len(opening))
+
+
+def commit_message(
+    *, goal: str, run: str, iteration: int, answer: Answer, spend: Spend, limit: int | None = None
+) -> str:
+    """Write the commit message of an iteration; cost and tokens are the run's, cumulative.
+
+    ralph knows its commits by their trailers alone: up to version 0.1 the subject was `ralph: iteration 3`.
+    """
     trailers = {
         "Ralph-Goal": goal,
         "Ralph-Run": run,
@@ -286,7 +350,7 @@ def commit_message(*, goal: str, run: str, iteration: int, answer: Answer, spend
         "Ralph-Cost-USD": repr(round(spend.cost_usd, 12)) if spend.costed else "unknown",
         "Ralph-Tokens": str(spend.tokens) if spend.knows_tokens else "unknown",
     }
-    body = message_body(_CONTROLS.sub("", answer.summary))
-    return f"ralph: iteration {iteration}\n\n{body}\n\n" + "".join(
+    body = message_body(answer.summary)
+    return f"{subject_of(iteration, limit, answer)}\n\n{body}\n\n" + "".join(
         f"{name}: {value}\n" for name, value in trailers.items()
     )

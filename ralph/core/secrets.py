@@ -1,4 +1,4 @@
-"""What is likely to be a secret: files, told by their names alone, and the password in an address."""
+"""Likely secrets: files, recognised by name alone, and passwords in addresses."""
 
 import fnmatch
 import re
@@ -14,7 +14,7 @@ _NOT_SECRET = (".env.example", ".env.sample", ".env.template", "*.pub")
 
 
 def looks_secret(path: str) -> bool:
-    """Tell by its name, or that of a directory above it, whether a file is likely to hold a secret."""
+    """Tell by a file's name, or that of a directory above it, whether it is likely to contain a secret."""
     *folders, name = path.lower().rstrip("/").split("/")
     if _matches(name, _NOT_SECRET):
         return False
@@ -22,13 +22,13 @@ def looks_secret(path: str) -> bool:
 
 
 def without_secrets(address: str) -> str:
-    """Show a database's address with stars for its password, wherever that stands."""
+    """Return a database's address with its password masked."""
     starred = re.sub(r"(//[^:/?\s]*):[^/?\s]*@", r"\1:***@", address)
     return re.sub(r"(?i)([?&][a-z_]*password=)[^&\s]*", r"\1***", starred)
 
 
 def without_login(text: str) -> str:
-    """Take out of addresses whatever stands before the host: a user's name, and the password."""
+    """Remove user name and password from addresses."""
     return re.sub(r"//[^@/\s]*@", "//", text)
 
 

@@ -1,6 +1,6 @@
-"""Whether a run still moves, judged by content: what repeats an earlier iteration in every respect is no progress.
+"""Stall detection: an iteration that changes no file and reports nothing new is no progress.
 
-In doubt it moves: words, numbers, a failing check that fails otherwise, a commit anywhere in the repository all count.
+When in doubt, it counts as progress: new words or numbers, another failure of the check, a commit anywhere.
 """
 
 import hashlib
@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 _REMEMBERED = 50
-"""Iterations that a new one is compared with; an agent that goes in circles goes in small ones."""
+"""Earlier iterations that a new one is compared with; agents go round in small circles."""
 
 _COMPARED = 3
 _FLEETING = re.compile(
-    r"(?=[\d/aiprst])(?:"  # what any of them begins with: to try each one everywhere takes nine times as long
+    r"(?=[\d/aiprst])(?:"  # their possible first characters: without this the match takes nine times as long
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # instants
     r"|\b\d\d:\d\d:\d\d(?:\.\d+)?\b"  # times of day
     r"|\b\d+(?:\.\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?|mins?|minutes?)\b"  # durations
@@ -24,12 +24,12 @@ _FLEETING = re.compile(
     r"|\b\d+(?:st|nd|rd|th) (?:iteration|attempt|try|session|round)\b)",
     re.IGNORECASE,
 )
-"""What differs between two runs of one thing. No other number is left out: 14 failures are not 13."""
+"""Parts that differ between two identical runs. Other numbers count: 14 failures are not 13."""
 
 
 @dataclass(frozen=True, slots=True)
 class StallMark:
-    """An iteration as far as words tell: `words` is a digest of its summary and of what the check said of it."""
+    """An iteration's words: `words` is a digest of its summary and the check's output."""
 
     words: str
     commit: str
@@ -37,17 +37,17 @@ class StallMark:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """How many iterations in a row, the first one included, came to the same as an earlier one."""
+    """The number of iterations in a row, including the first, without progress."""
 
     marks: tuple[StallMark, ...] = ()
     idle: int = 0
     elsewhere: str = ""
-    """What stood elsewhere in the repository when an iteration was last found to repeat another."""
+    """The digest of other branches when an iteration last repeated another."""
 
     def after(
         self, mark: StallMark, *, same_tree: Callable[[Sequence[str], str], bool], elsewhere: Callable[[], str]
     ) -> "Stall":
-        """Take in a finished iteration; trees and other branches are looked at only where its words are not new."""
+        """Add a finished iteration; compare trees and other branches only if its words are not new."""
         alike = [earlier.commit for earlier in self.marks if earlier.words == mark.words]
         marks = (*self.marks, mark)[-_REMEMBERED:]
         if not alike or not same_tree(alike[-_COMPARED:], mark.commit):
@@ -57,11 +57,11 @@ class Stall:
         return Stall(marks, idle=1 if moved else self.idle + 1, elsewhere=now)
 
     def forgiven(self) -> "Stall":
-        """Begin to count anew: something from outside has changed the situation."""
+        """Reset the count: something from outside has changed the situation."""
         return replace(self, idle=0, elsewhere="")
 
 
 def words_of(summary: str, check_output: str) -> str:
-    """A digest of what was said, without what differs each time."""
+    """Return a digest of the text, without parts that always differ."""
     plain = "\0".join(" ".join(_FLEETING.sub("…", text).casefold().split()) for text in (summary, check_output))
     return hashlib.sha256(plain.encode("utf-8", "replace")).hexdigest()[:32]

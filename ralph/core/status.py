@@ -1,6 +1,6 @@
 """THE fold of a run's events: what the run has used, where its time went, what it is doing and which calls are open.
 
-Whoever needs one of these feeds events to a `StatusFold`; nobody else adds them up.
+Everything that needs one of these feeds events to a `StatusFold`; nothing else adds them up.
 """
 
 from collections.abc import Iterable
@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from ralph.core.activity import gist
 from ralph.core.events import (
+    AgentChanged,
     ApiRetry,
     CheckEnded,
     CheckStarted,
+    Compacted,
     Event,
     Guided,
     IterationEnded,
@@ -36,19 +38,19 @@ from ralph.core.text import instant, plural
 from ralph.core.usage import Meter, Spend
 
 _OPEN_CALLS = 1000
-"""Calls that are known by name while they are open, the oldest ones; what an agent begins beyond them is counted."""
+"""Open calls to keep by name, the oldest; further ones are only counted."""
 
 _WHOLE_CALLS = 8
-"""Open calls that are kept with all their input until somebody looks: most have ended by then."""
+"""Open calls to keep with all their input until they are shown: most end earlier."""
 
 _LONGEST_GIST = 400
 _UNANNOUNCED = "plain"
-"""The transcript of an agent that says nothing of its sessions, and of its work only what it likes."""
+"""The transcript of an agent that reports no sessions and only parts of its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A tool call that is open, and since when."""
+    """An open tool call and its start."""
 
     id: str
     tool: str
@@ -58,7 +60,7 @@ class OpenCall:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What a run is at, since when (as its events write it), and what it has used so far."""
+    """What a run does, since when (as in its events), and what it has used so far."""
 
     doing: str = "in a session"
     since: str = ""
@@ -67,31 +69,35 @@ class RunStatus:
     """What the open session has used so far."""
     ended: bool = False
     is_paused: bool = False
+    is_checking: bool = False
+    """Whether the check is running."""
     iteration: int | None = None
     calls: tuple[OpenCall, ...] = ()
     more_calls: int = 0
-    """Open calls besides those."""
+    """The number of further open calls."""
     mood: str = ""
-    """What the agent does while no call is open: it thinks or writes."""
+    """What the agent does without an open call: it thinks or writes."""
     mood_since: str = ""
     meter: Meter = field(default_factory=Meter)
-    """What all sessions have used that the events told of, and how full the context of the open one is."""
+    """The usage of all sessions in the events, and how full the context of the open one is."""
     quota: RateLimited | None = None
-    """What was last said of the account's quota, if it is nearly or wholly used up."""
+    """The last report about the account's quota, if it is nearly or fully used up."""
+    stand_in: str = ""
+    """The agent that works while the quota of the one that the user wants is used up; empty: that one works."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for a time that it would also be woken before."""
+        """Whether it waits for a time, which the user can cut short."""
         return self.until is not None
 
     @property
     def tool(self) -> str:
-        """The tool of the oldest call that is not done yet: agents that call one after the other are at that one."""
+        """The tool of the oldest open call, which an agent with sequential calls is running."""
         return self.calls[0].tool if self.calls else ""
 
     @property
     def activity(self) -> tuple[str, str]:
-        """What goes on right now, in a few words, and since when."""
+        """Describe the current activity in a few words, and since when."""
         if self.calls:
             call, others = self.calls[0], len(self.calls) - 1 + self.more_calls
             return f"{call.tool} {call.about}".strip() + (f" (and {others:,} more)" if others else ""), call.since
@@ -105,28 +111,28 @@ class TimeSpent:
     """Seconds of each. Calls at the same time count once."""
 
     model: float = 0.0
-    """What sessions took, the start of the agent included, while no call was open."""
+    """Seconds of sessions without an open call, including the agent's start."""
     tools: float = 0.0
     check: float = 0.0
     waiting: float = 0.0
 
 
-def standing(stamped: Iterable[tuple[Event, str]]) -> RunStatus:
-    """Fold the latest events; of a session so busy that none of them begins it, it is known that it goes on."""
+def status_of(stamped: Iterable[tuple[Event, str]]) -> RunStatus:
+    """Fold the latest events; they may begin in the middle of a busy session."""
     fold = StatusFold()
     for event, at in stamped:
         fold.take(event, at)
     return fold.status
 
 
-_PASSED_OVER = frozenset({ToolOutput, Meta, TurnEnded, ApiRetry, Guided})
-"""Events that change nothing here; of the first two, a busy agent sends thousands."""
+_PASSED_OVER = frozenset({ToolOutput, Meta, TurnEnded, ApiRetry, Compacted, Guided})
+"""Events that change nothing here; a busy agent sends thousands of the first two."""
 
 
 class StatusFold:
-    """Takes in every event of a run. A busy agent sends thousands a second, and few look at the status in between.
+    """Reads every event of a run. A busy agent sends thousands a second, and the status is rarely needed.
 
-    So taking in an event sets a few attributes, and `status` is made when somebody looks.
+    So reading an event sets a few attributes, and `status` is built on demand.
     """
 
     def __init__(self, doing: str = "in a session", *, spent: Spend | None = None) -> None:
@@ -138,8 +144,9 @@ class StatusFold:
         self._stands: RunStatus | None = None
         self._iteration: int | None = None
         self._quota: RateLimited | None = None
+        self._stand_in = ""
         self._announces = True
-        """Whether the agent says that its session has begun."""
+        """Whether the agent reports the start of its session."""
         self._until: float | None = None
         self._session: Usage | None = None
         self._more_calls = 0
@@ -160,6 +167,7 @@ class StatusFold:
                 self._session,
                 self._ended,
                 self._is_paused,
+                self._is_checking,
                 self._iteration,
                 tuple(call for call in self._calls.values() if isinstance(call, OpenCall)),
                 self._more_calls,
@@ -167,21 +175,22 @@ class StatusFold:
                 self._mood_since,
                 self.meter,
                 self._quota,
+                self._stand_in,
             )
         return self._stands
 
     @property
     def times(self) -> TimeSpent:
-        """Where the time went, as far as it is over."""
+        """Return where the time went until now."""
         clock = self._clock
         return TimeSpent(max(0.0, clock.sessions - clock.tools), clock.tools, clock.check, clock.waiting)
 
     def next_session(self) -> None:
-        """Close the open session, where no event tells that another begins."""
+        """Close the open session if no event reports the start of the next one."""
         self.meter, self._stands = self.meter.next_session(), None
 
     def take(self, event: Event, at: str) -> None:
-        """Take in an event and its time."""
+        """Read an event and its time."""
         if type(event) in _PASSED_OVER:
             return
         self._stands = None
@@ -203,13 +212,16 @@ class StatusFold:
                 self._take_milestone(event, at)
 
     def _take_milestone(self, event: Event, at: str) -> None:
-        """Take in an event of which a session or a run has few."""
+        """Read a rare event of a session or a run."""
         match event:
             case RunStarted():
                 self._begin("beginning", at)
                 self._mood_since, self._quota, self._iteration = "", None, event.iteration or None
-                self._announces = event.transcript != _UNANNOUNCED
+                self._announces, self._stand_in = event.transcript != _UNANNOUNCED, ""
                 self.next_session()
+            case AgentChanged():
+                self._announces = event.transcript != _UNANNOUNCED
+                self._stand_in, self._quota = event.agent if event.instead_of else "", None
             case IterationStarted() | SummaryStarted():
                 self._begin_session(event, at)
             case SessionStarted():
@@ -222,6 +234,7 @@ class StatusFold:
                 self._begin("checking", at)
             case CheckStarted():
                 self._begin("checking", at)
+                self._is_checking = True
                 self._clock.start_check(at)
             case CheckEnded():
                 self._begin("between sessions", at)
@@ -240,21 +253,21 @@ class StatusFold:
                 pass
 
     def _begin(self, doing: str, at: str, mood: str = "") -> None:
-        """Begin the next stretch of the run; what it has used stands. What was waited for is thought to be over."""
+        """Begin the next phase of the run; its usage stays, and a wait is over."""
         if self._until is not None and self._quota is not None and self._quota.status == "rejected":
             self._quota = None
         self._drop_calls(at)
         self._clock.end_wait(at)
         self._doing, self._since, self._mood, self._mood_since = doing, at, mood, at
-        self._until, self._session, self._ended, self._is_paused = None, None, False, False
+        self._until, self._session, self._ended, self._is_paused, self._is_checking = None, None, False, False, False
 
     def _begin_session(self, event: IterationStarted | SummaryStarted, at: str) -> None:
-        opening = "starting" if self._announces else "at work"  # until it tells of itself
+        opening = "starting" if self._announces else "at work"  # until it reports anything
         if isinstance(event, IterationStarted):
             self._begin("in a session", at, opening)
             self._iteration = event.iteration
         else:
-            self._begin("in a session that condenses older iterations", at, opening)
+            self._begin("in a session that summarizes older iterations", at, opening)
         self.next_session()
         self._clock.start_session(at)
 
@@ -287,7 +300,7 @@ def _open_call(event: ToolStart, at: str) -> OpenCall:
 
 
 class _Clock:
-    """Adds up the stretches of a run. One that begins or ends at a stamp that is no time counts for nothing."""
+    """Adds up the phases of a run. One with an invalid time stamp counts as nothing."""
 
     def __init__(self) -> None:
         self.sessions = self.tools = self.check = self.waiting = 0.0
@@ -325,7 +338,7 @@ class _Clock:
         self._wait = None
 
     def end(self, at: str) -> None:
-        """End the session, and the check that was cut off."""
+        """End the session, and an interrupted check."""
         self.end_session(at)
         self.check += _passed(self._check, at)
         self._check = None

@@ -1,4 +1,4 @@
-"""The rolling summary of a run: what stands for its older iterations in a prompt, and when it is due to grow."""
+"""The rolling summary of a run, which replaces older iterations in prompts, and when to extend it."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,35 +6,35 @@ from ralph.core.text import both_ends
 from ralph.core.usage import Spend
 
 RECENT = 10
-"""Iterations that a prompt quotes where none are ever condensed."""
+"""Iterations that a prompt quotes if summaries are off."""
 
 SHORT = 2
-"""Those that it quotes when a longer one did not fit."""
+"""Iterations that it quotes after a longer prompt did not fit."""
 
 _LONGEST = 11_900
-"""Characters; with the line that tells of a cut no more than a prompt quotes."""
+"""Characters; together with the line about a cut, what a prompt quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the iterations 1 to `through` came to."""
+    """A summary of the iterations 1 to `through`."""
 
     through: int
     text: str
 
 
 def written(through: int, text: str) -> Summary:
-    """A new summary as a file can keep it, so that the next start has the same; of a long one both ends."""
+    """Return a new summary as a file keeps it, shortened in the middle, so that the next start has the same."""
     return Summary(through, both_ends(text.encode("utf-8", "replace").decode().strip(), _LONGEST))
 
 
 @dataclass(frozen=True, slots=True)
 class Condensed:
-    """How far the iterations of a run are condensed, and what that has cost."""
+    """The summary of a run's iterations and its cost."""
 
     summary: Summary | None = None
     not_before: int = 0
-    """How many iterations must be finished before it is tried again, after it was tried in vain."""
+    """After a failed try: how many iterations must be finished before the next."""
     spend: Spend = field(default_factory=Spend)
 
     @property
@@ -54,21 +54,21 @@ class Condensed:
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """After `every` so many iterations all but the latest `keep` are condensed; `every` 0 is never."""
+    """When to condense: after `every` iterations, all but the latest `keep`; `every` 0 means never."""
 
     every: int = 10
     keep: int = 5
 
     @property
     def verbatim(self) -> int:
-        """The most iterations that a prompt quotes: so many are not condensed just before the next summary."""
+        """Return the most iterations that a prompt quotes: the number just before the next summary."""
         return self.every + self.keep - 1 if self.every else RECENT
 
     def due(self, finished: int, condensed: Condensed, *, shrink: bool = False) -> int | None:
-        """The iteration up to which to condense now; None: not now. `shrink`: all that a short prompt leaves out.
+        """Return the last iteration to condense now; None: not now. `shrink`: all that a short prompt leaves out.
 
-        It goes by what is finished and nothing else: whoever was killed before the summary makes it at the next start,
-        and the prompts are the same.
+        Only finished iterations count: a run that was killed before the summary makes it at the next start, and the
+        prompts are the same.
         """
         if not self.every:
             return None
@@ -77,5 +77,5 @@ class Rhythm:
         return through if through > condensed.through and finished >= condensed.not_before else None
 
     def next_try(self, finished: int, *, passes: bool) -> int:
-        """The iteration after which a try that failed is made good; `passes`: what it failed by will pass by itself."""
+        """Return the iteration after which to retry; `passes`: the failure will pass by itself."""
         return finished + 1 if passes else finished - finished % self.every + self.every

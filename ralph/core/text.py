@@ -1,14 +1,16 @@
-"""Words about numbers, times and lists; quotes, fences and suggestions: how ralph writes what it says."""
+"""Formatting of numbers, times, lists, quotes, fences and suggestions."""
 
 import functools
 import math
 import re
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LEAST_DOLLARS, _MOST_DOLLARS, _MOST = 0.0001, 10**6, 10**12
-"""Whoever limits something to less, or to more, has mistyped."""
+"""A limit below or above is a typing mistake."""
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
@@ -18,7 +20,7 @@ def parse_duration(text: str) -> float:
     stripped = text.strip().lower()
     parts = _PART.findall(stripped)
     if not parts or "".join(number + unit for number, unit in parts) != stripped:
-        raise ValueError(f"{text!r} is not a duration: write it like 90s, 30m, 4h or 1h30m")
+        raise ValueError(f"{text!r} is not a duration such as 90s, 30m, 4h or 1h30m")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if not 0 < seconds < math.inf:
         raise ValueError(f"{text!r} is not a duration above zero")
@@ -65,6 +67,21 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02}h"
 
 
+def lasting(seconds: float) -> str:
+    """Write a running time in whole seconds, so that it doesn't flicker."""
+    whole = max(0, int(seconds))
+    return f"{whole}s" if whole < 10 else format_duration(whole)
+
+
+def ago(seconds: float) -> str:
+    """Write how long ago something was, in one unit."""
+    whole = max(0, int(seconds))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if whole >= size:
+            return f"{whole // size}{unit} ago"
+    return f"{whole}s ago"
+
+
 def format_money(amount: float) -> str:
     """Write dollars with cents, and small amounts with the digits that matter."""
     return f"${amount:.2f}" if amount >= 0.1 or amount == 0 else f"${amount:.4f}"
@@ -98,6 +115,14 @@ def local_time(seconds: float, now: float) -> str:
     return then.strftime(f"{day}%H:%M:%S %Z")
 
 
+def local_minute(seconds: float) -> str:
+    """Write an instant as a table shows it: day and minute, as the clocks here show them."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return timestamp(seconds)
+
+
 @functools.lru_cache(maxsize=100)  # what is read together has one stamp
 def instant(stamp: str) -> float | None:
     """Read what `timestamp` writes, in seconds since 1970; None of what is no instant of any calendar, or any zone."""
@@ -120,15 +145,34 @@ def format_count(number: int) -> str:
 
 
 def format_clock(seconds: float) -> str:
-    """Write what is left of a time as `0:07`, `12:05`, `3:59:58`."""
+    """Write the remaining time as `0:07`, `12:05`, `3:59:58`."""
     whole = max(0, math.ceil(seconds))
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 def few(names: Sequence[str], most: int) -> str:
-    """The first names, and how many there are besides: `a, b and 3 more`."""
+    """Return the first names and the number of others: `a, b and 3 more`."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def short_names(repos: Iterable[str]) -> dict[str, str]:
+    """Repositories by the last part of their addresses, or by as many as tell them apart."""
+    parts = {repo: _address_parts(repo) for repo in dict.fromkeys(repos)}
+    short = dict.fromkeys(parts, 1)
+    while True:
+        names = {repo: "/".join(parts[repo][-count:]) or repo for repo, count in short.items()}
+        taken = Counter(names.values())
+        alike = [repo for repo, name in names.items() if taken[name] > 1 and short[repo] < len(parts[repo])]
+        if not alike:
+            return names
+        short |= {repo: short[repo] + 1 for repo in alike}
+
+
+def _address_parts(repo: str) -> list[str]:
+    """Return the parts of an address, without user and password."""
+    address = repo.rpartition("@")[2].rstrip("/").removesuffix("/.git").removesuffix(".git").replace(":", "/")
+    return [part for part in address.split("/") if part]
 
 
 def exit_words(exit_code: int) -> str:
@@ -136,9 +180,68 @@ def exit_words(exit_code: int) -> str:
     return f"exit {exit_code}" if exit_code >= 0 else f"killed by signal {-exit_code}"
 
 
+@dataclass(slots=True)
+class TextTail:
+    """The last of a text that comes in pieces, about `most` characters of it. To join them each time would be slow."""
+
+    most: int
+    _pieces: deque[str] = field(default_factory=deque[str])
+    _length: int = 0
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._length += len(piece)
+        while self._length - len(self._pieces[0]) > self.most:
+            self._length -= len(self._pieces.popleft())
+
+    @property
+    def text(self) -> str:
+        """All pieces that are kept, each on lines of its own; from the start of a line where something is cut off."""
+        said = "\n".join(self._pieces).strip()
+        if len(said) <= self.most:
+            return said
+        tail = said[-self.most :]
+        return "…\n" + (tail.partition("\n")[2] or tail)
+
+
 def plural(number: int, noun: str) -> str:
     """`1 line`, `1,204 lines`: of nouns that take an s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+_SENTENCE_END = re.compile(r"[.!?][\"')\]*_`]*(?=\s+[^a-z\s])")
+_MARKUP = re.compile(r"(?:[>*+-]+|\d+[.)])\s+")
+_UNPRINTABLE = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\(B|[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text in Markdown, on one line and without its full stop."""
+    lines = [line.strip() for line in _UNPRINTABLE.sub("", text).strip().splitlines()]
+    prose = [line for line in lines if not line.startswith(("#", "```"))]
+    if not any(prose):
+        prose = [line.lstrip("# ") for line in lines]
+    begun: list[str] = []
+    for line in prose:
+        if begun and (not line or _MARKUP.match(line)):
+            break
+        if line:
+            bullet = None if begun else _MARKUP.match(line)
+            begun.append(line[bullet.end() :] if bullet else line)
+    joined = " ".join(" ".join(begun).split())
+    end = _SENTENCE_END.search(joined)
+    sentence = joined[: end.end()] if end else joined
+    return sentence.removesuffix(".") if not sentence.endswith("..") else sentence
+
+
+def shortened(text: str, most: int) -> str:
+    """Cut a line to at most so many characters, between words where there is room for some."""
+    if len(text) <= most:
+        return text
+    cut = text[: max(0, most - 1)]
+    whole = cut.rpartition(" ")[0]
+    return f"{whole if 2 * len(whole) > most else cut}…".strip()
 
 
 _HEAD = 3000

@@ -34,7 +34,7 @@ class Tokens:
         )
 
     def since(self, before: "Tokens") -> "Tokens":
-        """Those that came on top of what there was before; what was told to be less is no rebate."""
+        """The tokens added since `before`; a count that fell is taken as unchanged."""
         return Tokens(
             max(0, self.input - before.input),
             max(0, self.output - before.output),
@@ -87,7 +87,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The table; what it does not name, the one that it stands upon may."""
+    """A table of prices; a model that it does not list is looked up in the table `below`."""
 
     models: Mapping[str, Price]
     below: "Prices | None" = None
@@ -119,11 +119,11 @@ class _Charged:
 
 
 class Estimate:
-    """What a session costs while it runs: what its agent has named, and the price of the tokens that came since.
+    """The cost of a running session: the agent's last reported cost, and the price of the tokens since.
 
-    `model` is the one that was asked for; the one that the agent names counts more. A model without a price adds
-    nothing: of its cost there is only what the agent names. `by_message`: the agent tells its use with every message,
-    so that each can be charged by the length of its own prompt; a sum over several tells of none, and gets base rates.
+    `model` is the one that was asked for; a model that the agent names takes precedence. A model without a price adds
+    nothing. `by_message`: the agent reports its usage with every message, so that each message is charged by the length
+    of its own prompt; a sum over several messages has no length, and gets base rates.
     """
 
     def __init__(self, prices: Prices, model: str, *, by_message: bool) -> None:
@@ -247,17 +247,13 @@ def _table(value: object, where: str, known: set[str]) -> Mapping[str, object]:
     return entry
 
 
-USUAL_WINDOW = 200_000
-"""Context window assumed until the agent has told its own."""
-
-
 def context_pct(prompt_tokens: int, window: int) -> float:
     """How full the context is, in percent."""
     return round(prompt_tokens / window * 100, 1) if window > 0 else 0.0
 
 
 def total_tokens(usage: Usage) -> int | None:
-    """All tokens of a session: the agent's own sum, or that of what it told if it is larger; None: it told nothing."""
+    """Return all tokens of a session: the larger of the agent's total and the sum of its parts; None if unknown."""
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     if prompt is None and completion is None:
         return usage.total_tokens

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 SCHEMA = json.dumps(
@@ -16,8 +16,14 @@ TOOL = "StructuredOutput"
 PROMISE = "<promise>COMPLETE</promise>"
 """The claim of an agent that answers in words: a line that is nothing else."""
 
+_CLAIM = re.compile(r"(?:#{1,4} )?[*_`]{0,3}DONE[.!:]?[*_`]{0,3}[.!:]?(?:$|\s+[-\u2013\u2014]\s|\s+|(?<=:))")
+"""What the first line of a claim begins with; it may stand out."""
+
 _BLOCKED = re.compile(r"[*_]{0,3}BLOCKED[*_]{0,3}:[*_]{0,3}")
 """What the summary of an agent begins with that cannot go on without a person; it may stand out."""
+
+_WRAPPED = 60
+"""Characters of a line that most likely goes on in the next one."""
 
 _CLOSING_LINES = 10
 """Lines of an agent's words that close them."""
@@ -35,7 +41,7 @@ class Reply(StrEnum):
     """How an agent gives its answer."""
 
     TOOL = "tool"
-    """With a tool of its own for structured output: DONE is a summary of that one word."""
+    """With a tool of its own for structured output: a summary whose first line is DONE is the claim."""
     MESSAGE = "message"
     """Its last message is the structured output; the claim may also be made in words."""
     WORDS = "words"
@@ -52,10 +58,17 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A verdict with the summary that carries it."""
+    """A verdict with the summary that carries it: for a claim, the text around DONE, if any."""
 
     verdict: Verdict
     summary: str
+    closing: str = field(default="", compare=False)
+    """The last paragraph, where an agent says everything in words and the summary is the end of all that."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it claims that the goal is reached, and says nothing else."""
+        return self.verdict is Verdict.DONE and self.summary == Verdict.DONE
 
 
 class VerdictFault(StrEnum):
@@ -83,7 +96,8 @@ def read_reply(reply: Reply, structured_output: object, words: str, *, promised:
             last = _last_of(without_promise(words))
             if not promised and (obstacle := _obstacle_closing(last)):
                 return Answer(Verdict.BLOCKED, obstacle)
-            return _read_words(last, promised=promised)
+            answer = _read_words(last, promised=promised)
+            return replace(answer, closing=_last_paragraph(last)) if isinstance(answer, Answer) else answer
 
 
 def read_answer(structured_output: object) -> Answer | VerdictFault:
@@ -99,10 +113,20 @@ def read_answer(structured_output: object) -> Answer | VerdictFault:
         return VerdictFault.INVALID
     if not summary.strip():
         return VerdictFault.NO_SUMMARY
-    if summary.strip() == "DONE":
-        return Answer(Verdict.DONE, "DONE")
-    verdict = Verdict.BLOCKED if _BLOCKED.match(summary.strip()) else Verdict.CONTINUE
-    return Answer(verdict, summary.strip())
+    summary = summary.strip()
+    if (said := _claimed_in(summary)) is not None:
+        return Answer(Verdict.DONE, said or str(Verdict.DONE))
+    return Answer(Verdict.BLOCKED if _BLOCKED.match(summary) else Verdict.CONTINUE, summary)
+
+
+def _claimed_in(summary: str) -> str | None:
+    """Return what a claim says after DONE; None if it is no claim: `DONE with the first part` is none."""
+    first, _, more = summary.partition("\n")
+    if (claim := _CLAIM.match(first := first.strip())) is None:
+        return None
+    rest = first[claim.end() :]
+    is_set_off = any(mark in claim[0] for mark in ".!:-\u2013\u2014")
+    return f"{rest}\n{more}".strip() if is_set_off or not rest else None
 
 
 def _read_words(words: str, *, promised: bool) -> Answer | VerdictFault:
@@ -111,6 +135,20 @@ def _read_words(words: str, *, promised: bool) -> Answer | VerdictFault:
     if promised:
         return Answer(Verdict.DONE, summary or "DONE")
     return Answer(Verdict.CONTINUE, summary) if summary else VerdictFault.SILENT
+
+
+def claim_words(summary: str) -> str:
+    """Say in a line that an iteration claims DONE, with the rest of its summary."""
+    return "claims DONE" if summary == Verdict.DONE else f"claims DONE: {summary}"
+
+
+def _last_paragraph(words: str) -> str:
+    """Return the last paragraph. Of plain output only lines are heard, and a long one is taken to be wrapped."""
+    lines = _COLOUR.sub("", words).strip().split("\n")
+    begin = len(lines) - 1
+    while begin > 0 and len(lines[begin - 1].strip()) >= _WRAPPED:
+        begin -= 1
+    return "\n".join(lines[begin:])
 
 
 def obstacle_in(summary: str) -> str:

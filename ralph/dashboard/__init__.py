@@ -1,1 +1,1 @@
-"""What a person sees of a queue: tables, lines, a live screen."""
+"""What the user sees of a queue: tables, lines, a live screen."""

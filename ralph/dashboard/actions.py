@@ -1,4 +1,6 @@
-"""What the dashboard asks of its queue is done beside it: a locked database holds up neither frames nor keys."""
+"""Actions that the dashboard performs on its queue, in a thread of their own: a locked database delays neither frames
+nor keys.
+"""
 
 import threading
 import time
@@ -8,26 +10,26 @@ from types import TracebackType
 
 from ralph.core.errors import RalphError, fault_of
 from ralph.core.reason import NextStep, written
-from ralph.dashboard.view import Cancel, Deed, Pause, Quit, Retry, Suspend, Tell, Wake
+from ralph.dashboard.view import Action, Cancel, Leave, Pause, Quit, Retry, Suspend, Tell, Wake
 from ralph.queue.goals import BatchGoal
 from ralph.queue.open import QueueAddress, alone
 from ralph.queue.store import Store
 
 _LONGEST_END = 1.0
-"""Seconds that whoever leaves waits for what is being done: a lock may be held for as long as anybody likes."""
+"""Seconds to wait at the end for an action in progress: another process may hold a lock for any time."""
 
 
 class DatabaseThread:
-    """Does one thing after the other, in a thread of its own. Use as a context manager."""
+    """Runs one action after the other in a thread of its own. Use as a context manager."""
 
     def __init__(self) -> None:
         self._asked: deque[Callable[[], None]] = deque()
         self._change = threading.Condition()
         self._since: float | None = None
-        """Since when it does what it does."""
+        """When the current action started."""
         self._fault: Exception | None = None
         self._leaves = False
-        self._thread = threading.Thread(target=self._work, name="clerk", daemon=True)
+        self._thread = threading.Thread(target=self._work, name="database", daemon=True)
 
     def __enter__(self) -> "DatabaseThread":
         self._thread.start()
@@ -47,7 +49,7 @@ class DatabaseThread:
             self._change.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all is done, at most so long; tell whether it is. A fault of what was done is one here."""
+        """Wait at most this long for all actions; tell whether they are done. Raises the fault of a failed action."""
         with self._change:
             is_done = self._change.wait_for(lambda: not self._asked and self._since is None, seconds)
             if self._fault is not None:
@@ -56,7 +58,7 @@ class DatabaseThread:
 
     @property
     def busy(self) -> float:
-        """For how many seconds it has been at one thing; 0: it has nothing to do."""
+        """Seconds that the current action has taken; 0: there is none."""
         since = self._since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -74,77 +76,79 @@ class DatabaseThread:
 
 
 def passed_on(goal: "BatchGoal", text: str, place: "QueueAddress", store: "Store") -> str:
-    """Tell whoever works on a goal something, and return when that will be heard."""
+    """Leave a message for a goal's agent, and return when the agent will read it."""
     from ralph.core.errors import UsageError
     from ralph.queue.open import is_cut_off
 
     if goal.state == "done":
         remark = place.command("comment", goal.label, "'...'")
         raise UsageError(
-            f"{goal.label} is done: nobody works on it any more",
-            f"keep it as a remark: {remark}; or ask for it with another goal",
+            f"cannot tell {goal.label} anything: the goal is done",
+            f"save it as a comment: {remark}; or add a new goal for it",
         )
     store.comment(goal, "user", text.strip())
     return written(_heard_when(goal, cut_off=is_cut_off(place, [goal]), paused=store.paused), place.flag)
 
 
 def _heard_when(goal: "BatchGoal", *, cut_off: bool, paused: bool) -> tuple[NextStep, ...]:
-    """When the agent of a goal hears what it is told: between two sessions, for none is interrupted for it."""
+    """Tell when a goal's agent reads a message: between two sessions, because a session is never interrupted for it."""
     from ralph.queue.goals import State
 
     match goal.state:
         case State.RUNNING if cut_off and goal.unmerged is not None:
-            lead = "it was cut off at its merge, and is told only if that fails and it is tried again: "
-            return (NextStep(lead, ("run",)),)
+            lead = "interrupted during its merge; the agent gets this only if the merge fails and the goal is retried: "
+            return (NextStep(lead, ("run", "--all")),)
         case State.RUNNING if cut_off and paused:
-            lead = "nobody serves the queue, which is paused; it is told when it goes on: "
-            return NextStep(lead, ("resume",)), NextStep(", then: ", ("run",))
+            lead = "the queue has no worker and is paused; the agent gets this when the goal continues: "
+            return NextStep(lead, ("resume",)), NextStep(", then: ", ("run", "--all"))
         case State.RUNNING if cut_off:
-            return (NextStep("nobody serves the queue; it is told when it goes on: ", ("run",)),)
-        case State.RUNNING if goal.unmerged is not None:
-            return (NextStep("it is being merged, and told only if that fails and it is tried again"),)
-        case State.RUNNING:
-            told = (
-                "the next session of its run is told, and asked to acknowledge it; the one at work is not interrupted"
+            return (
+                NextStep("the queue has no worker; the agent gets this when the goal continues: ", ("run", "--all")),
             )
+        case State.RUNNING if goal.unmerged is not None:
+            return (NextStep("merging; the agent gets this only if the merge fails and the goal is retried"),)
+        case State.RUNNING:
+            told = "the next session gets this and is asked to acknowledge it; the current one is not interrupted"
             return (NextStep(told),)
         case State.QUEUED if paused:
-            return (NextStep("it is told when it starts; the queue is paused: ", ("resume",)),)
+            return (NextStep("the agent gets this when the goal starts; the queue is paused: ", ("resume",)),)
         case State.QUEUED:
-            return (NextStep("it is told when it starts"),)
+            return (NextStep("the agent gets this when the goal starts"),)
         case State.DRAFT:
-            return (NextStep("it is told when it starts, which it may with: ", ("queue", goal.label)),)
+            return (NextStep("the agent gets this when the goal starts; queue it with: ", ("queue", goal.label)),)
         case _:
-            return (NextStep(f"it is {goal.state}, and told when it is tried again: ", ("retry", goal.label)),)
+            return (
+                NextStep(f"the goal is {goal.state}; the agent gets this when you retry it: ", ("retry", goal.label)),
+            )
 
 
-def perform(deed: Deed, place: QueueAddress, store: Store) -> tuple[str, bool]:
-    """Do it, and say what came of it, and whether that was a refusal."""
+def perform(action: Action, place: QueueAddress, store: Store) -> tuple[str, bool]:
+    """Perform an action; return what happened, and whether it was refused."""
     try:
-        return _perform(deed, place, store), False
+        return _perform(action, place, store), False
     except RalphError as error:
         return f"{error.message}; {error.hint}" if error.hint else error.message, True
 
 
-def _perform(deed: Deed, place: QueueAddress, store: Store) -> str:
-    match deed:
+def _perform(action: Action, place: QueueAddress, store: Store) -> str:
+    match action:
         case Cancel(number):
             with alone(place, store) as cut_off:
                 goal = store.cancel(store.goal(number), alone=cut_off)
-            return f"{_named(goal)}: {'is being cancelled' if goal.cancelling else goal.state}"
+            return f"{_named(goal)}: {'cancelling' if goal.cancelling else goal.state}"
         case Retry(number):
             return f"{_named(store.retry(store.goal(number)))}: queued again"
         case Wake(number):
             goal = store.goal(number)
             store.wake([goal])
-            return f"{_named(goal)}: goes on now"
+            return f"{_named(goal)}: woken"
         case Tell(number, text):
             goal = store.goal(number)
             return f"{_named(goal)}: {passed_on(goal, text, place, store)}"
         case Pause(paused):
             store.pause(paused=paused)
-            return "nothing new is started until p is pressed again" if paused else "goals start again"
-        case Quit() | Suspend():  # not the queue's
+            return "paused: running goals continue, nothing new starts; p resumes" if paused else "resumed"
+        case Leave() | Quit() | Suspend():  # they do not concern the queue
             return ""
 
 

@@ -1,56 +1,51 @@
-"""What is known of a queue at one moment: all that the dashboard shows."""
+"""The state of a queue at one moment: everything that the dashboard shows."""
 
-import socket
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 
-from ralph.core.errors import RalphError
-from ralph.core.secrets import without_login
-from ralph.dashboard.report import short_repos, waiting
-from ralph.queue.database import database_file
-from ralph.queue.goals import BatchGoal, State, agent_of, waits_in_vain, whole_order
+from ralph.core.text import short_names
+from ralph.dashboard.reasons import waiting
+from ralph.queue.goals import BatchGoal, Comment, State, waits_in_vain, whole_order
 from ralph.queue.news import Budget, Bulletin, GoalStatus
-from ralph.queue.open import QueueAddress, serving
-from ralph.queue.stats import Forecast, figures_of, foretold
-from ralph.queue.store import Store
-from ralph.ui.draw import Line
+from ralph.queue.stats import Forecast
+from ralph.ui.terminal import Row
 
 _FIRST = (State.RUNNING, State.STUCK)
-_LAST = (State.DRAFT, State.CANCELLED, State.DONE)
+_LAST = (State.DRAFT, State.CANCELLED, State.UNDONE, State.DONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that the queue keeps of what has happened."""
+    """One entry in the queue's history."""
 
     at: float
     kind: str
     goal: int | None
     text: str
     command: tuple[str, ...] = ()
-    """The command of `ralph-runs` that the text leads up to."""
+    """The command of `ralph-runs` at the end of the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """The goals of a queue, and what follows from them alone: it is worked out once for each time they are read."""
+    """The goals of a queue in display order, with what follows from them; computed once per read."""
 
     goals: tuple[BatchGoal, ...] = ()
-    """As they are shown: what runs, what is stuck, what is queued in its order; then drafts, and what is over."""
+    """In display order: running, stuck, queued in their order, then drafts and finished goals."""
     known: Mapping[int, BatchGoal] = field(default_factory=dict[int, BatchGoal])
     waits: Mapping[int, str] = field(default_factory=dict[int, str])
-    """Of those that wait for others: for which."""
+    """For each waiting goal, the goals it waits for."""
     in_vain: Mapping[int, BatchGoal] = field(default_factory=dict[int, BatchGoal])
-    """Of those the ones that nothing in the queue will bring about, each with the goal that it waits for."""
+    """The waiting goals that nothing in the queue can start, each with the goal that blocks it."""
     counts: Mapping[State, int] = field(default_factory=dict[State, int])
     repositories: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By what each is called."""
+    """Repositories by display name."""
 
 
 def lineup(goals: Sequence[BatchGoal]) -> Lineup:
-    """Put goals in the order that they are shown in."""
+    """Put goals into display order."""
     by_state = {state: [goal for goal in goals if goal.state is state] for state in State}
     by_state[State.QUEUED] = whole_order(goals)
     by_state[State.DONE].sort(key=lambda goal: -goal.updated_at)
@@ -61,25 +56,52 @@ def lineup(goals: Sequence[BatchGoal]) -> Lineup:
         waiting(goals),
         waits_in_vain(goals),
         Counter(goal.state for goal in goals),
-        short_repos(goal.repo for goal in goals),
+        short_names(goal.repo for goal in goals),
     )
 
 
+class SortOrder(StrEnum):
+    """What goals are sorted by."""
+
+    STATE = "state"
+    """Running, stuck, queued in their order, finished."""
+    NEED = "need"
+    ID = "id"
+    NEWS = "latest news"
+    COST = "cost"
+
+
+class PageKind(StrEnum):
+    """What a goal's page shows."""
+
+    TRANSCRIPT = "transcript"
+    DIFF = "diff"
+    LOG = "log"
+
+
 @dataclass(frozen=True, slots=True)
-class TranscriptPage:
-    """What is known of the run of the goal that is open, as rows of the present width."""
+class GoalPage:
+    """What is known about the run of one goal, as rows of the current width."""
 
     goal: int
-    rows: Sequence[Line] = ()
+    rows: Sequence[Row] = ()
     left_out: int = 0
-    """Rows before these that are no longer held."""
-    status: Line = ()
+    """Rows before these that are no longer kept."""
     note: str = ""
-    """Why there is nothing to read."""
+    """Why there are no rows."""
+    kind: PageKind = PageKind.TRANSCRIPT
+    check: str = ""
+    """The output of the last check."""
+    is_green: bool | None = None
+    """How that check ended; None: unknown."""
+    last_words: str = ""
+    """The summary of the last iteration, with the agent's question if it has one."""
+    remarks: Sequence[Comment] = ()
+    """Comments by the user and by ralph."""
 
     @property
     def end(self) -> int:
-        """The number of the last row, by which a place is kept while more come."""
+        """The number of the last row; the scroll position is counted from there while rows are added."""
         return self.left_out + len(self.rows)
 
 
@@ -89,150 +111,108 @@ class Board:
 
     now: float
     queue: str
-    """Where it is."""
+    """Its address."""
     lineup: Lineup = Lineup()
     news: tuple[Happening, ...] = ()
     bulletin: Bulletin | None = None
-    """Of whoever serves it now; what one that is gone has left says nothing."""
+    """From the current worker; what an earlier worker left is ignored."""
     served: str = ""
-    """By whom; empty: by nobody."""
+    """Which worker; empty: there is none."""
     silence: float = 0.0
-    """Seconds since they last wrote how things stand."""
+    """Seconds since the worker last wrote its status."""
     paused: bool = False
     forecast: Forecast | None = None
     ours: bool = False
-    """The worker is this very process: to leave is to stop it."""
+    """This process is the worker: quitting stops it."""
     fault: str = ""
-    """Why the queue cannot be read at present; all else is what was read last."""
-    transcript: TranscriptPage | None = None
+    """Why the queue cannot be read now; everything else is from the last read."""
+    page: GoalPage | None = None
+    """For the open goal, else the selected one."""
+    greens: Mapping[int, bool] = field(default_factory=dict[int, bool])
+    """How each goal's last check ended, from the latest news."""
     agents: Mapping[int, str] = field(default_factory=dict[int, str])
-    """Whose account each queued goal would use."""
+    """The account that each queued goal would use."""
     flag: str = ""
-    """How a command names this queue, where it would not find it by itself."""
+    """The flag that names this queue in commands; empty for the default queue."""
 
     @property
     def is_stopping(self) -> bool:
-        """Whether its worker has been asked to end already."""
+        """Whether the worker has already been asked to stop."""
         return self.bulletin is not None and self.bulletin.stopping
 
     @property
+    def is_settled(self) -> bool:
+        """Whether nothing can continue by itself, and the worker only stays because the user may retry a stuck goal."""
+        return self.ours and self.bulletin is not None and self.bulletin.is_settled
+
+    @property
     def is_on_guard(self) -> bool:
-        """Whether this very process watches over a budget that goals at work use: they work on where it is stopped."""
+        """Whether this process enforces a budget that running goals use: if it is suspended, they continue without
+        limits.
+        """
         budgeted = self.bulletin is not None and self.bulletin.budget != Budget()
         return self.ours and budgeted and self.lineup.counts.get(State.RUNNING, 0) > 0
 
     @property
     def stands_still(self) -> bool:
-        """Whether nothing is started that waits, so that nobody can tell when all will be done."""
+        """Whether no waiting goal starts, so that there is no estimate for the end."""
         if self.paused:
             return True
         told = self.bulletin
         held_back = told is not None and bool(told.refused or told.waits)
         return held_back and not self.lineup.counts.get(State.RUNNING, 0)
 
-    def sight(self, goal: BatchGoal) -> GoalStatus | None:
-        """How a goal at work is seen by its worker."""
+    def ordered(self, order: SortOrder) -> tuple[BatchGoal, ...]:
+        """All goals, sorted."""
+        goals = self.lineup.goals
+        match order:
+            case SortOrder.STATE:
+                return goals
+            case SortOrder.NEED:
+                return tuple(sorted(goals, key=self._need))
+            case SortOrder.ID:
+                return tuple(sorted(goals, key=lambda goal: goal.id))
+            case SortOrder.NEWS:
+                told = {news.goal: news.at for news in self.news}
+                return tuple(sorted(goals, key=lambda goal: -told.get(goal.id, goal.updated_at)))
+            case SortOrder.COST:
+                return tuple(sorted(goals, key=lambda goal: -self._cost(goal)))
+
+    def _cost(self, goal: BatchGoal) -> float:
+        status = self.status(goal)
+        return goal.cost_usd if status is None else status.cost_usd
+
+    def _need(self, goal: BatchGoal) -> int:
+        """How urgently a goal needs the user; 0 is most urgent."""
+        if goal.state is State.STUCK:
+            return 0
+        if self.is_cut_off(goal) or goal.id in self.lineup.in_vain:
+            return 1
+        return 2 if self.is_waiting(goal) else 3
+
+    def status(self, goal: BatchGoal) -> GoalStatus | None:
+        """The worker's status of a running goal."""
         if self.bulletin is None or goal.state is not State.RUNNING:
             return None
-        return self.bulletin.sights.get(goal.id)
+        return self.bulletin.statuses.get(goal.id)
+
+    def is_green(self, goal: BatchGoal) -> bool | None:
+        """Whether the goal's last check passed; None: there was none, or it is no longer known."""
+        status = self.status(goal)
+        if status is not None and status.is_green is not None:
+            return status.is_green
+        return True if goal.unmerged is not None and goal.unmerged.get("proven") is True else self.greens.get(goal.id)
 
     def is_waiting(self, goal: BatchGoal) -> bool:
-        """Whether it waits for a time that it would also be woken before."""
-        sight = self.sight(goal)
-        return sight is not None and sight.until is not None
+        """Whether it waits for a time and can be woken before."""
+        status = self.status(goal)
+        return status is not None and status.until is not None
 
     def is_merging(self, goal: BatchGoal) -> bool:
-        """Whether it is past its attempt: merged just now, or in line for that; or merged, and its row is to say so."""
+        """Whether it is past its attempt: merging, waiting for its turn, or just merged."""
         told = self.bulletin is not None and goal.id in self.bulletin.merging
         return goal.state is State.RUNNING and (told or goal.unmerged is not None)
 
     def is_cut_off(self, goal: BatchGoal) -> bool:
-        """Whether it is said to run, and does not: nobody serves the queue."""
+        """Whether it is marked as running although the queue has no worker."""
         return goal.state is State.RUNNING and not self.served
-
-
-_NEWS = 50
-_LOOK = 3
-"""Reads between two looks who serves the queue: of a server's, each is a connection."""
-_HERE = socket.gethostname()
-
-
-class BoardSource:
-    """A queue that is looked at. Reading it is some milliseconds of work; a board between two reads is next to none."""
-
-    def __init__(self, place: QueueAddress, store: Store, own: Callable[[], Bulletin] | None = None) -> None:
-        """`own` asks the worker of this very process; without it, somebody else's writes down how it stands."""
-        self._place, self._store, self._own = place, store, own
-        file = database_file(place.url)
-        shown = without_login(place.url) if file is None else str(file)
-        self._board = Board(0.0, shown, ours=own is not None, served="this process" if own else "", flag=place.flag)
-        self._reads = 0
-        self._heard = (0.0, 0.0)
-        """When the bulletin that stands there was written, by its writer's clock and by ours."""
-        self._at_work = _at_work(None)
-        """What this process's own worker was at before the rows were read."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether this process's own worker has begun or ended something since the rows were read."""
-        return self._own is not None and _at_work(self._own()) != self._at_work
-
-    def read(self) -> None:
-        """Look at the database. What cannot be read just now stays what it was, and that is said."""
-        if self._own is not None:
-            self._at_work = _at_work(self._own())
-        try:
-            self._board = replace(self._read(), fault="")
-        except RalphError as error:
-            self._board = replace(self._board, fault=error.message)
-
-    def board(self, now: float) -> Board:
-        """The queue as it stands; this process's own worker is asked each time."""
-        if self._own is None:
-            return replace(self._board, now=now, silence=self._silence(now))
-        return replace(self._board, now=now, bulletin=self._own())
-
-    def _silence(self, now: float) -> float:
-        """How long the worker has written nothing; of another machine's, whose clock may differ, since we watch it."""
-        told = self._board.bulletin
-        return 0.0 if told is None else max(0.0, now - (told.at if told.host == _HERE else self._heard[1]))
-
-    def _read(self) -> Board:
-        goals = self._store.refreshed(self._board.lineup.known)
-        news = tuple(Happening(*told) for told in self._store.news(_NEWS))
-        served = self._server()
-        bulletin = self._own() if self._own is not None else self._written(served)
-        return replace(
-            self._board,
-            lineup=lineup(goals),
-            news=news,
-            bulletin=bulletin,
-            served=served,
-            paused=self._store.paused,
-            agents={goal.id: self._agent(goal) for goal in goals if goal.state is State.QUEUED},
-            forecast=None if bulletin is None else foretold(goals, figures_of(goals), bulletin),
-        )
-
-    def _agent(self, goal: BatchGoal) -> str:
-        try:
-            return agent_of(goal, self._place.agent)
-        except RalphError:  # a goal that another ralph took in, and this one cannot read
-            return ""
-
-    def _server(self) -> str:
-        if self._own is not None:
-            return self._board.served
-        self._reads += 1
-        return serving(self._place.url) if self._reads % _LOOK == 1 else self._board.served
-
-    def _written(self, served: str) -> Bulletin | None:
-        """What the worker that serves the queue has written; another one's may still stand there."""
-        told = self._store.bulletin() if served else None
-        if told is not None and told.at != self._heard[0]:
-            self._heard = (told.at, time.time())
-        return told if told is not None and f"process {told.pid} on {told.host}" in served else None
-
-
-def _at_work(told: Bulletin | None) -> tuple[frozenset[int], tuple[int, ...]]:
-    """The goals at work, and those that are merged: a goal that goes from one to the other has a new row."""
-    return (frozenset(), ()) if told is None else (frozenset(told.sights), told.merging)

@@ -1,99 +1,82 @@
-"""What needs a person: what stands still until somebody does something, and what that is."""
+"""What needs the user: everything that cannot continue by itself, and what to do about it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ralph.core.reason import NextStep, Reason, command_line
 from ralph.core.text import few, plural
 from ralph.dashboard.board import Board
+from ralph.dashboard.reasons import caution, reason_line
 from ralph.dashboard.report import next_step
+from ralph.dashboard.rows import hanging, line, row, text_of, width
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.stats import left_of
-from ralph.ui.draw import Line, Tone, cells, cut, width
-from ralph.ui.terminal import one_line
+from ralph.ui.terminal import Look, Row, one_line
 
 _NEARLY = 0.9
-"""Of a budget: then somebody should know."""
+"""Share of a budget from which the user should know."""
 
 _LONGEST = 400
 _LABELS = 4
-"""Goals that are named; of more, how many there are."""
+"""Goals that are named; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that does not go on by itself: whose, why, and the way out."""
+    """Something that does not continue by itself: who, why, and the next step."""
 
     who: str
     why: str
     way_out: str
-    tone: Tone = Tone.BAD
+    look: Look = Look.BAD
 
 
 def needs(board: Board) -> list[Need]:
-    """All of it, what holds most up first."""
+    """Return all needs, the one that blocks most first."""
     return [*_foremost(board), *_stuck(board), *_in_vain(board), *_cautions(board)]
 
 
-def needs_lines(board: Board, columns: int, most: int) -> list[Line]:
-    """The same as at most so many lines: with their ways out as far as there is room for them, else why alone.
+def needs_rows(wanted: Sequence[Need], columns: int, most: int) -> list[Row]:
+    """Return needs as at most this many rows, folded and never cut.
 
-    The first one keeps its way out also where not all of them are named.
+    If they do not all fit, only the first one keeps its next step. How many are hidden is always shown.
     """
-    wanted = needs(board)
     if not wanted or most < 1:
         return []
-    if len(wanted) <= most:
-        return _told(wanted, columns, most - len(wanted))
-    if most == 1:
-        return _told(wanted[:1], columns, 0)
-    if most == 2:
-        first, *apart = _told(wanted[:1], columns, 1)
-        return [first, _with_rest(wanted[0], len(wanted) - 1, columns) if apart else _rest(len(wanted) - 1)]
-    foremost, *others = wanted[: most - 1]
-    lines = _told([foremost], columns, 1)
-    others = others[: most - 1 - len(lines)]
-    return [*lines, *_told(others, columns, 0), _rest(len(wanted) - 1 - len(others))]
+    whole = [_told(need, columns) for need in wanted[:most]]
+    if len(wanted) <= most and sum(map(len, whole)) <= most:
+        return [each for block in whole for each in block]
+    rows = whole[0][: max(most - 1, 1)]
+    shown = 1
+    for need in wanted[1:most]:
+        brief = _told(replace(need, way_out=""), columns)
+        if len(rows) + len(brief) + (shown + 1 < len(wanted)) > most:
+            break
+        rows += brief
+        shown += 1
+    return [*rows, _rest(len(wanted) - shown, columns)][:most] if shown < len(wanted) or len(whole[0]) > most else rows
 
 
-def _told(wanted: Sequence[Need], columns: int, spare: int) -> list[Line]:
-    """A line each, with the way out if that fits; so many of them may have it in a line of its own."""
-    lines: list[Line] = []
-    for need in wanted:
-        whole = (*_headline(need), *_way_out(need))
-        if cells(whole) <= columns:
-            lines.append(whole)
-        elif spare:
-            lines += [_headline(need), ((" ", Tone.PLAIN), *_way_out(need))]
-            spare -= 1
-        else:
-            lines.append(_headline(need))
-    return lines
-
-
-def _rest(count: int) -> Line:
-    return ((f"  … and {count} more that need a person", Tone.BAD),)
-
-
-def _with_rest(need: Need, count: int, columns: int) -> Line:
-    """A way out, and how many others there are: that much is always in sight."""
-    rest = f"  … and {count} more"
-    return (("  → ", Tone.DIM), (cut(need.way_out, columns - 4 - width(rest)), Tone.CALM), (rest, Tone.BAD))
-
-
-def _headline(need: Need) -> Line:
+def _told(need: Need, columns: int) -> list[Row]:
+    """Show who and why, with the next step beside it or below."""
     why = f"  {one_line(need.why, _LONGEST)}" if need.why else ""
-    return (("! ", need.tone), (one_line(need.who, _LONGEST), Tone.STRONG), (why, Tone.PLAIN))
+    said = line((one_line(need.who, _LONGEST), Look.STRONG), why)
+    if need.way_out:
+        way_out = f"→ {one_line(need.way_out, _LONGEST)}"
+        fits = width(said) + width(line(way_out)) + 4 <= columns
+        said = (*said, (f"{'  ' if fits else chr(10)}{way_out}", Look.ACCENT))
+    return hanging(("!", need.look), text_of(said, one_row=False), columns)
 
 
-def _way_out(need: Need) -> Line:
-    return ((" → ", Tone.DIM), (one_line(need.way_out, _LONGEST), Tone.CALM))
+def _rest(count: int, columns: int) -> Row:
+    said = f"  … and {count} more that need you" if count else "  … more: press Enter"
+    return row(line((said, Look.BAD)), columns)
 
 
 def _foremost(board: Board) -> list[Need]:
-    """What is about the whole queue."""
+    """Needs of the whole queue."""
     if board.fault:
-        return [Need("not up to date", board.fault, "what is shown was read before that")]
+        return [Need("not up to date", board.fault, "what you see is older")]
     return [*_refused(board), *_budget(board), *_paused(board)] if board.served else [*_unserved(board)]
 
 
@@ -101,12 +84,12 @@ def _unserved(board: Board) -> Iterator[Need]:
     cut_off, queued = board.lineup.counts.get(State.RUNNING, 0), board.lineup.counts.get(State.QUEUED, 0)
     if not cut_off and not queued:
         return
-    why = f"{cut_off} goal{' was' if cut_off == 1 else 's were'} cut off" if cut_off else "nothing is started"
-    start = f"{command_line(['work'], board.flag)} (or: {command_line(['run'], board.flag)})"
+    why = f"{plural(cut_off, 'goal')} interrupted" if cut_off else "no goal starts"
+    start = f"{command_line(['work'], board.flag)} (or: {command_line(['run', '--all'], board.flag)})"
     if board.paused:
-        yield Need("nobody serves this queue", f"{why}, and it is paused", f"p resumes; then: {start}", Tone.WARN)
+        yield Need("this queue has no worker", f"{why}; the queue is paused", f"p resumes; then: {start}", Look.WARN)
     else:
-        yield Need("nobody serves this queue", why, start, Tone.WARN)
+        yield Need("this queue has no worker", why, start, Look.WARN)
 
 
 def _refused(board: Board) -> Iterator[Need]:
@@ -114,8 +97,12 @@ def _refused(board: Board) -> Iterator[Need]:
         return
     for account, number in board.bulletin.refused.items():
         goal = board.lineup.known.get(number)
-        why = "refuses us: login or billing" if goal is None or not goal.reason else f"refuses us: {goal.reason}"
-        yield Need(account, why, f"mend that, then r at g{number}: whatever uses it waits for that")
+        why = (
+            "rejects our requests: login or billing"
+            if goal is None or not goal.why
+            else f"rejects our requests: {reason_line(goal.why)}"
+        )
+        yield Need(account, why, f"fix that, then press r at g{number}; other goals on this account wait")
 
 
 def _budget(board: Board) -> Iterator[Need]:
@@ -131,20 +118,20 @@ def _budget(board: Board) -> Iterator[Need]:
     short = () if board.forecast is None else board.forecast.exceeds(left)
     names = [name for name in ("cost", "tokens", "time") if name in nearly or name in short]
     if names:
-        share = "nearly used" if nearly else "will probably not do for what is left"
-        ways = "what runs is stopped when it is used up; the same command with a larger --max-... goes on"
-        yield Need(f"budget ({', '.join(names)})", share, ways, Tone.WARN)
+        share = "nearly used" if nearly else "probably not enough for the remaining goals"
+        ways = "running goals stop when it is used up; continue with the same command and a larger --max-..."
+        yield Need(f"budget ({', '.join(names)})", share, ways, Look.WARN)
 
 
 def _paused(board: Board) -> Iterator[Need]:
     queued = board.lineup.counts.get(State.QUEUED, 0)
     if board.paused and queued:
-        yield Need("paused", f"{plural(queued, 'goal')} will not start", "p resumes", Tone.WARN)
+        yield Need("paused", f"{plural(queued, 'goal')} will not start", "p resumes", Look.WARN)
 
 
 def _stuck(board: Board) -> Iterator[Need]:
-    """Goals that are stuck for one reason, with one way out, are one need: a red main has many of them."""
-    told = () if board.bulletin is None else board.bulletin.refused.values()  # with their accounts
+    """Group goals stuck for the same reason with the same next step: a broken main branch blocks many."""
+    told = () if board.bulletin is None else board.bulletin.refused.values()  # shown with their accounts
     groups: dict[tuple[Reason, str], list[BatchGoal]] = {}
     for goal in board.lineup.goals:
         if goal.state is State.STUCK and goal.id not in told:
@@ -159,56 +146,61 @@ def _stuck(board: Board) -> Iterator[Need]:
         followers = held_up.get((why, way_out), [])
         is_one = len(goals) == 1
         parts = [
-            why.line or "stuck",
+            reason_line(why) or "stuck",
             "" if is_one else _labels(numbers),
-            (f"holds up {_labels(followers)}" if is_one else f"hold up {_labels(followers)}") if followers else "",
+            (f"blocks {_labels(followers)}" if is_one else f"block {_labels(followers)}") if followers else "",
         ]
         who = f"{goals[0].label} {goals[0].name}" if is_one else plural(len(goals), "goal")
         yield Need(who, " · ".join(filter(None, parts)), _way_out_of(goals[0], board.flag) if is_one else way_out)
 
 
-_KEYS = {"retry": "r", "comment": "t", "logs": "Enter"}
-"""What a key does as a command does it, to the goal that the cursor is at."""
+_KEYS = {"retry": "r", "comment": "t", "log": "Enter"}
+"""Keys that do what a command does, for the selected goal."""
 
 
 def _way_out_of(goal: BatchGoal, flag: str, which: str = "") -> str:
-    """As `ralph-runs show` says it, with keys for what they do; they are about the cursor's goal, so whose is said.
+    """Word the next step as `ralph-runs show` does, with keys instead of commands; name the goal they apply to.
 
-    `which`: in a word for several goals.
+    `which` names several goals in one word.
     """
     steps = next_step(replace(goal, path="GOAL.md") if which else goal)
-    words = "".join(_keyed(step) or step.written(flag) for step in steps)
+    words = steps_by_keys(steps, flag)
     return f"at {which or goal.label}: {words}" if any(map(_keyed, steps)) else words
 
 
+def steps_by_keys(steps: Iterable[NextStep], flag: str) -> str:
+    """Return steps in words, with keys instead of the commands that have one."""
+    return "".join(_keyed(step) or step.written(flag) for step in steps)
+
+
 def _keyed(step: NextStep) -> str:
-    """A step with the key for its command; empty: there is none."""
+    """Return a step with the key for its command; empty if no key does it."""
     key = _KEYS.get(step.command[0], "") if step.command else ""
     lead = "see it: " if key == "Enter" else step.lead
     return f"{lead}{key}{step.follow}" if key else ""
 
 
 def _in_vain(board: Board) -> Iterator[Need]:
-    """Goals that wait for what nobody lets start; what is stuck says itself whom it holds up."""
+    """Goals that wait for a draft or a cancelled goal; stuck goals mention what they block themselves."""
     waiting: dict[int, list[int]] = {}
     for number, obstacle in board.lineup.in_vain.items():
-        if obstacle.state in (State.DRAFT, State.CANCELLED):
+        if obstacle.state in (State.DRAFT, State.CANCELLED, State.UNDONE):
             waiting.setdefault(obstacle.id, []).append(number)
     for number, followers in waiting.items():
         goal = board.lineup.known[number]
-        what = "a draft" if goal.state is State.DRAFT else "cancelled"
+        what = "a draft" if goal.state is State.DRAFT else str(goal.state)
         queued = command_line(["queue", goal.label], board.flag)
-        way_out = queued if goal.state is State.DRAFT else f"r at {goal.label} tries it again"
-        yield Need(f"{goal.label} {goal.name}", f"is {what} · holds up {_labels(followers)}", way_out, Tone.WARN)
+        way_out = queued if goal.state is State.DRAFT else f"r at {goal.label} retries it"
+        yield Need(f"{goal.label} {goal.name}", f"{what} · blocks {_labels(followers)}", way_out, Look.WARN)
 
 
 def _cautions(board: Board) -> Iterator[Need]:
-    """Checks that are missing, checkouts in the way of a merge, agents that a budget cannot hold."""
+    """Missing checks, checkouts that block a merge, budgets that cannot be enforced."""
     goes_on = board.lineup.counts.get(State.QUEUED, 0) + board.lineup.counts.get(State.RUNNING, 0)
     if board.bulletin is not None and goes_on:
-        for words in board.bulletin.cautions:
-            what, _, more = words.partition(": ")
-            yield Need(what, "", more or what, Tone.WARN)
+        for why in board.bulletin.cautions:
+            what, then = caution(why)
+            yield Need(what, "", then, Look.WARN)
 
 
 def _labels(numbers: Sequence[int]) -> str:

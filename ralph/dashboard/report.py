@@ -1,31 +1,35 @@
-"""Goals of a queue as people read them: tables that fit a terminal, and all that is known of one."""
+"""Tables about a queue: all goals, its figures, and one goal in detail."""
 
+import itertools
+import re
 import shlex
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.reason import Cause, NextStep, written
 from ralph.core.secrets import without_login
-from ralph.core.text import format_money, plural, timestamp
+from ralph.core.text import few, format_duration, format_money, local_minute, plural, short_names, timestamp
+from ralph.dashboard.reasons import change_line, reason_line, waiting
 from ralph.queue.clone import kept_below
-from ralph.queue.goals import BatchGoal, Comment, State, waits_in_vain
+from ralph.queue.goals import ACTIVE, BatchGoal, Comment, MergeMode, State, waits_in_vain
+from ralph.queue.stats import QueueStats, Sums, Typical
 from ralph.queue.submit import Submitted
-from ralph.ui.draw import columns
-from ralph.ui.terminal import Output, one_line, visible
+from ralph.ui.page import PIPES_ONLY, Cell, FactList, Part, Table, TableColumn, TableRow
+from ralph.ui.terminal import one_line
+from ralph.ui.theme import Look
 
 
 def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
-    """A goal in a list; `cut_off`: nobody serves its queue, whatever is said to be running there."""
+    """Return a goal as JSON for a list; `cut_off`: the queue has no worker, so nothing in it runs."""
     return {
         "id": goal.label,
         "name": goal.name,
         "title": goal.title,
         "repo": without_login(goal.repo),
         "state": goal.state,
-        "reason": goal.reason,
+        "reason": reason_line(goal.why),
         "cut_off": cut_off and goal.state is State.RUNNING,
         "attempts": goal.attempts,
         "priority": goal.priority,
@@ -40,15 +44,15 @@ def row(goal: BatchGoal, *, cut_off: bool = False) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class GoalDetails:
-    """All that is known of one goal."""
+    """Everything that is known about one goal."""
 
     goal: BatchGoal
     comments: Sequence[Comment]
     clone: Path | None
     mirror: Path | None
-    """Where its branch is to be had, if it is there."""
+    """The mirror that has its branch, if it exists."""
     kept: Sequence[str]
-    """The refs under which the mirror keeps what was only in a clone that is gone."""
+    """The refs in the mirror with work from a removed clone."""
     look: str
     """The command that lists them."""
     cut_off: bool
@@ -56,7 +60,7 @@ class GoalDetails:
 
 
 def document(known: GoalDetails) -> dict[str, object]:
-    """All that is known of one goal; a clone or mirror that is not there is empty."""
+    """Return one goal as JSON; a missing clone or mirror is empty."""
     goal = known.goal
     return {
         **row(goal, cut_off=known.cut_off),
@@ -77,67 +81,133 @@ def document(known: GoalDetails) -> dict[str, object]:
     }
 
 
-_USUAL_WIDTH = 80
-_LABEL = 10
 _LONGEST, _LONGEST_STEP = 400, 4_000
-"""Characters of what is told of one goal. Commands are copied: they are not cut where a queue has a long address."""
+"""Characters of one fact about a goal. Commands are meant to be copied, so they are not cut."""
 _UNKNOWN = "unknown"
-_CUT_OFF = "cut off"
+_CUT_OFF = "interrupted"
+MOST_LISTED = 200
+"""Goals in a list without `--all`."""
 
 
 _LIMITS = ("max_iterations", "duration", "max_cost", "max_tokens")
+_LOOKS = {
+    _CUT_OFF: Look.WARN,
+    State.DRAFT: Look.QUIET,
+    State.QUEUED: Look.PLAIN,
+    State.RUNNING: Look.ACCENT,
+    State.DONE: Look.GOOD,
+    State.STUCK: Look.BAD,
+    State.CANCELLED: Look.QUIET,
+    State.UNDONE: Look.WARN,
+}
 
 
 def overview(
-    goals: Sequence[BatchGoal], everything: Sequence[BatchGoal], *, cut_off: bool, flag: str = ""
-) -> list[str]:
-    """A line for each goal, and one on all; `everything` is the queue that they are of, `flag` names it in commands.
+    goals: Sequence[BatchGoal],
+    everything: Sequence[BatchGoal],
+    *,
+    cut_off: bool,
+    flag: str = "",
+    most: int | None = None,
+) -> list[Part]:
+    """Return a row for each goal and a line of totals; `everything` is the whole queue, `flag` names it in commands.
 
-    `cut_off`: nobody serves it, so what is said to be running is not.
+    `cut_off`: the queue has no worker, so goals marked as running are interrupted. With more than `most` goals, the
+    finished ones that changed longest ago are left out.
     """
-    repos = short_repos(goal.repo for goal in goals)
+    shown = goals if most is None else _foremost(goals, most)
+    repos = short_names(goal.repo for goal in goals)
     waits = waiting(everything)
-    headings = ["id", "state", "goal", "repo", "tries", "cost", ""]
-    rows = [headings] + [
-        [
-            goal.label,
-            _state(goal, cut_off=cut_off),
-            goal.name,
-            repos[goal.repo],
-            str(goal.attempts) if goal.starts else "-",
-            cost(goal) or "-",
-            _why(goal, waits, cut_off=cut_off, flag=flag),
-        ]
-        for goal in goals
+    columns = [
+        TableColumn("id", whole=True),
+        TableColumn("state", whole=True),
+        TableColumn("goal"),
+        TableColumn("repo", at_least=100 if len(repos) > 1 else PIPES_ONLY),  # with one goal the totals say nothing new
+        TableColumn("tries", right=True, at_least=56),
+        TableColumn("cost", right=True),
+        TableColumn("changed", at_least=110),
+        TableColumn("title", at_least=72),
     ]
-    widest = [6, 9, 26, 16, 5, 9, _USUAL_WIDTH]
-    right = {4, 5}
-    if len(repos) < 2:  # it goes without saying
-        rows = [row[:3] + row[4:] for row in rows]
-        widest = widest[:3] + widest[4:]
-        right = {3, 4}
-    return [*columns(rows, widest, _width(), right), "", tally(goals, cut_off=cut_off)]
+    rows = [
+        TableRow(
+            [
+                goal.label,
+                _shown_state(goal, cut_off=cut_off),
+                goal.name,
+                (repos[goal.repo], Look.QUIET),
+                str(goal.attempts) if goal.starts else "-",
+                cost(goal) or "-",
+                (local_minute(goal.updated_at), Look.QUIET),
+                goal.title,
+            ],
+            (_why(goal, waits, cut_off=cut_off, flag=flag), Look.QUIET),
+        )
+        for goal in shown
+    ]
+    left_out = len(goals) - len(shown)
+    more = [f"and {left_out:,} more: ralph-runs list --all{flag}"] if left_out else []
+    return [Table(columns, rows), *more, "", tally(goals, cut_off=cut_off)]
 
 
-def submitted(goals: Sequence[Submitted], *, cut_off: bool = False) -> list[str]:
-    """What came of each goal that was asked for."""
-    repos = short_repos(each.goal.repo for each in goals)
-    rows = [["id", "state", "goal", "repo", ""]]
-    rows += [
-        [
-            each.goal.label,
-            _state(each.goal, cut_off=cut_off),
-            each.goal.name,
-            repos[each.goal.repo],
-            each.what,
-        ]
+def _foremost(goals: Sequence[BatchGoal], most: int) -> Sequence[BatchGoal]:
+    """At most this many goals in their order: unfinished ones first, then those that ended last."""
+    if len(goals) <= most:
+        return goals
+    over = (State.DONE, State.UNDONE, State.CANCELLED)
+    ranked = sorted(goals, key=lambda goal: (goal.state in over, -goal.updated_at if goal.state in over else 0.0))
+    kept = {goal.id for goal in ranked[:most]}
+    return [goal for goal in goals if goal.id in kept]
+
+
+_DESTINATIONS: Mapping[MergeMode, str] = {
+    MergeMode.DIRECT: "is pushed to its main branch",
+    MergeMode.PR: "is pushed as a branch, with a pull request",
+    MergeMode.BRANCH: "is pushed as a branch",
+    MergeMode.NONE: "is not pushed; it stays in ralph's mirror",
+}
+
+
+def destinations(goals: Iterable[BatchGoal]) -> list[str]:
+    """Say where the proven work of unfinished goals goes: one line for each repository and mode."""
+    unfinished = [goal for goal in goals if goal.state in ACTIVE]
+    repos = short_names(goal.repo for goal in unfinished)
+    labels: dict[tuple[str, MergeMode], list[str]] = {}
+    for goal in unfinished:
+        labels.setdefault((repos[goal.repo], goal.merge), []).append(goal.label)
+    modes = Counter(repo for repo, _ in labels)
+    return [
+        f"proven work on {repo} {_DESTINATIONS[mode]} (merge: {mode})"
+        + (f": {few(these, 6)}" if modes[repo] > 1 else "")
+        for (repo, mode), these in labels.items()
+    ]
+
+
+def submitted(goals: Sequence[Submitted], *, cut_off: bool = False) -> list[Part]:
+    """Return what happened to each added goal."""
+    repos = short_names(each.goal.repo for each in goals)
+    columns = [
+        TableColumn("id", whole=True),
+        TableColumn("state", whole=True),
+        TableColumn("goal"),
+        TableColumn("repo", at_least=72),
+    ]
+    rows = [
+        TableRow(
+            [
+                each.goal.label,
+                _shown_state(each.goal, cut_off=cut_off),
+                each.goal.name,
+                (repos[each.goal.repo], Look.QUIET),
+            ],
+            change_line(each),
+        )
         for each in goals
     ]
-    return columns(rows, [6, 9, 30, 20, _USUAL_WIDTH], _width())
+    return [Table(columns, rows)]
 
 
 def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
-    """How many goals there are in which state, and what they have cost."""
+    """Return how many goals are in each state, and what they have cost."""
     counts = Counter(_state(goal, cut_off=cut_off) for goal in goals)
     each = ", ".join(f"{counts[state]} {state}" for state in (_CUT_OFF, *State) if counts[state])
     known = sum(goal.cost_usd for goal in goals)
@@ -148,47 +218,32 @@ def tally(goals: Sequence[BatchGoal], *, cut_off: bool = False) -> str:
 
 
 def cost(goal: BatchGoal) -> str:
-    """What a goal has cost; empty: nothing has been done yet that anybody could have told the cost of."""
+    """Return what a goal has cost; empty: nothing has run yet."""
     if goal.known_cost is None:
         has_worked = goal.iterations > 0 or (goal.run != "" and goal.state is not State.RUNNING)
         return _UNKNOWN if has_worked else ""
     return format_money(goal.cost_usd) if goal.starts else ""
 
 
-def waiting(goals: Sequence[BatchGoal]) -> dict[int, str]:
-    """Of the queued goals that wait for others: for which."""
-    known = {goal.id: goal for goal in goals}
-    in_vain = waits_in_vain(goals)
-    told: dict[int, str] = {}
-    for goal in goals:
-        unfinished = [known[number] for number in goal.after if known[number].state is not State.DONE]
-        if goal.state is not State.QUEUED or not unfinished:
-            continue
-        if (obstacle := in_vain.get(goal.id)) is not None:
-            told[goal.id] = f"waits for {obstacle.label}, which {_standing(obstacle, in_vain)}"
-        else:
-            told[goal.id] = f"after {', '.join(parent.label for parent in unfinished)}"
-    return told
-
-
-def _standing(goal: BatchGoal, in_vain: dict[int, BatchGoal]) -> str:
-    return "waits itself" if goal.id in in_vain else f"is {'a draft' if goal.state is State.DRAFT else goal.state}"
-
-
 def _state(goal: BatchGoal, *, cut_off: bool) -> str:
     return _CUT_OFF if cut_off and goal.state is State.RUNNING else goal.state
 
 
+def _shown_state(goal: BatchGoal, *, cut_off: bool) -> Cell:
+    state = _state(goal, cut_off=cut_off)
+    return state, _LOOKS[state]
+
+
 def _why(goal: BatchGoal, waits: dict[int, str], *, cut_off: bool, flag: str = "") -> str:
     if cut_off and goal.state is State.RUNNING:
-        return f"{'is given up' if goal.cancelling else 'goes on'} with: ralph-runs run{flag}"
+        return f"{'cancel' if goal.cancelling else 'continue'} with: ralph-runs run{flag} --all"
     if goal.cancelling and goal.state is State.RUNNING:
-        return "is being cancelled"
-    return waits.get(goal.id) or ("" if goal.why.cause is Cause.CANCELLED else goal.reason)
+        return "cancelling"
+    return waits.get(goal.id) or ("" if goal.why.cause is Cause.CANCELLED else reason_line(goal.why))
 
 
-def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = "") -> list[str]:
-    """All that is known of one goal, and what can be done next."""
+def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = "") -> list[Part]:
+    """Return everything about one goal, and the next step."""
     goal, cut_off = known.goal, known.cut_off
     steps = next_step(goal, waits_in_vain(everything).get(goal.id), cut_off=cut_off, paused=known.paused)
     others = {other.id: other for other in everything}
@@ -207,105 +262,165 @@ def details(known: GoalDetails, everything: Sequence[BatchGoal], *, flag: str = 
         "after": [
             ", ".join(f"{others[number].label} {others[number].name} ({others[number].state})" for number in goal.after)
         ],
-        "merge": [goal.merge or ""],
+        "merge": [goal.merge],
         "settings": [f"{name} {value}" for name, value in goal.settings.items()],
-        "added": [timestamp(goal.created_at)],
+        "added": [local_minute(goal.created_at)],
+        "changed": [local_minute(goal.updated_at)] if goal.updated_at > goal.created_at else [],
         "next": [written(steps, flag)],
     }
     most = {"next": _LONGEST_STEP, "saved": _LONGEST_STEP}
-    said = {
+    said: dict[str, Cell] = {
         label: " · ".join(one_line(part, most.get(label, _LONGEST)) for part in parts if part)
         for label, parts in facts.items()
     }
-    lines = [f"{label:<{_LABEL}} {text}" for label, text in said.items() if text]
-    for comment in known.comments:
-        lines += ["", f"{timestamp(comment.at)}  {one_line(comment.author, 40)}"]
-        lines += [f"  {line}".rstrip() for line in visible(comment.text).rstrip().splitlines()]
-    return lines
+    said["state"] = (str(said["state"]), _LOOKS[_state(goal, cut_off=cut_off)])
+    parts: list[Part] = [FactList(said, copied=("clone", "work", "saved", "file", "next"))]
+    for comment, text in _remarks(known.comments):
+        author = one_line(comment.author, 40)
+        parts += ["", (f"{local_minute(comment.at)}  {author}", Look.QUIET)]
+        parts += [f"  {line}".rstrip() for line in text.rstrip().splitlines()]
+    return parts
+
+
+_ATTEMPT = re.compile(r"Attempt (\d+) ")
+
+
+def _remarks(comments: Sequence[Comment]) -> Iterator[tuple[Comment, str]]:
+    """Yield the latest of several attempts in a row that ended in the same way, and its text for all of them."""
+    for _, alike in itertools.groupby(comments, lambda each: (each.author, _ATTEMPT.sub("", each.text, count=1))):
+        first, *more = alike
+        last = more[-1] if more else first
+        numbers = [found[1] for each in (first, last) if (found := _ATTEMPT.match(each.text))]
+        if more and len(numbers) == 2:
+            yield last, _ATTEMPT.sub(f"Attempts {numbers[0]} to {numbers[1]} ", last.text, count=1)
+        else:
+            yield from ((each, each.text) for each in (first, *more))
 
 
 def next_step(
     goal: BatchGoal, obstacle: BatchGoal | None = None, *, cut_off: bool = False, paused: bool = False
 ) -> tuple[NextStep, ...]:
-    """What the user can do about a goal where it stands; `obstacle` is what it waits for in vain."""
+    """Return what the user can do about a goal; `obstacle` is the goal that blocks it."""
     match goal.state:
         case State.DRAFT:
-            return (NextStep("let it start: ", ("queue", goal.label)),)
+            return (NextStep("queue it: ", ("queue", goal.label)),)
         case State.QUEUED if obstacle is not None:
-            return (NextStep(f"see to {obstacle.label} first: ", ("show", obstacle.label)),)
+            return (NextStep(f"fix {obstacle.label} first: ", ("show", obstacle.label)),)
         case State.QUEUED if paused:
-            return (NextStep("the queue is paused; have goals started again: ", ("resume",)),)
+            return (NextStep("the queue is paused; resume it: ", ("resume",)),)
         case State.QUEUED:
-            return (NextStep("a queue worker takes it up: ", ("work",)),)
+            return (NextStep("start a worker: ", ("work",)),)
         case State.RUNNING if cut_off and goal.cancelling:
-            lead = "it was cut off at its merge; if that did not arrive, it is given up by: "
-            return (NextStep(lead, ("run",)),)
+            lead = "interrupted during its merge; drop it, unless the merge succeeded: "
+            return (NextStep(lead, ("run", "--all")),)
         case State.RUNNING if cut_off:
-            given_up = NextStep("; or give it up: ", ("cancel", goal.label))
+            given_up = NextStep("; or cancel it: ", ("cancel", goal.label))
             if not paused:
-                return NextStep("it was cut off; have it go on: ", ("run",)), given_up
-            resumed = NextStep("it was cut off, and the queue is paused; have it go on: ", ("resume",))
-            return resumed, NextStep(", then: ", ("run",)), given_up
+                return NextStep("interrupted; continue it: ", ("run", "--all")), given_up
+            resumed = NextStep("interrupted, and the queue is paused; continue it: ", ("resume",))
+            return resumed, NextStep(", then: ", ("run", "--all")), given_up
         case State.RUNNING:
-            return (NextStep("watch it: ", ("logs", goal.label, "-f")),)
+            return (NextStep("watch it: ", ("log", goal.label, "-f")),)
         case State.STUCK:
             return _way_out(goal)
         case State.CANCELLED:
-            return (NextStep("take it up again: ", ("retry", goal.label)),)
+            return (NextStep("retry it: ", ("retry", goal.label)),)
+        case State.UNDONE:
+            return (NextStep("do it again: ", ("retry", goal.label)),)
+        case State.DONE if goal.why.cause in (Cause.MERGED, Cause.MERGED_EARLIER):
+            return (NextStep("undo the merge: ", ("undo", goal.label)),)
         case State.DONE:
             return ()
 
 
 def _way_out(goal: BatchGoal) -> tuple[NextStep, ...]:
-    """How a goal that is stuck gets on, by what it is stuck for."""
+    """How a stuck goal continues, by the cause."""
     again = ("retry", goal.label)
     if goal.unmerged is not None and goal.why.cause is Cause.UNPROVEN:
-        checked = "; or commit a .ralph/check to its main branch, then: "
+        checked = "; or commit a .ralph/check to the main branch, then: "
         return (
             NextStep("merge it without proof: ", again),
-            NextStep(", then: ", ("run", "--merge-unproven")),
-            NextStep(checked, again, "; it is worked on once more"),
+            NextStep(", then: ", ("run", "--all", "--merge-unproven")),
+            NextStep(checked, again, "; an agent works on it again"),
         )
     if goal.unmerged is not None:
-        return (NextStep("clear what is in the way, then: ", again, "; only the merge is done again"),)
-    if goal.starts == 0:
-        return (NextStep("mend that, then: ", again),)
+        return (NextStep("resolve that, then: ", again, "; only the merge runs again"),)
     if goal.why.cause is Cause.LIMIT:
-        reached = goal.why.limit.removeprefix("--").replace("-", "_")  # unknown of a goal that an earlier ralph left
+        reached = goal.why.limit.removeprefix("--").replace("-", "_")  # unknown for goals from an earlier ralph
         if any(name in goal.settings for name in ([reached] if reached else _LIMITS)):
-            return (NextStep("raise it in the manifest or the flag that sets it, then run the same command again"),)
-        kept = "; the queue keeps the text that it was given"
+            return (NextStep("raise it in the manifest or with its flag, then run the same command again"),)
+        kept = "; the queue works from its own copy"
         return (NextStep(f"raise it in {goal.path}, then: ", ("run", shlex.quote(goal.path)), kept),)
+    if not goal.has_run:
+        return (NextStep("fix that, then: ", again),)
     return (
-        NextStep("see what it did: ", ("logs", goal.label)),
-        NextStep("; say what to do: ", ("comment", goal.label, "'...'")),
+        NextStep("see what it did: ", ("log", goal.label)),
+        NextStep("; tell it what to do: ", ("comment", goal.label, "'...'")),
         NextStep("; then: ", again),
     )
 
 
 def look_at_kept(mirror: Path, clone: Path, branch: str) -> str:
-    """The command that lists what a mirror keeps of a clone that is gone."""
+    """Return the command that lists saved work of a removed clone."""
     return shlex.join(["git", "-C", str(mirror), "for-each-ref", *kept_below(clone, branch)])
 
 
-def short_repos(repos: Iterable[str]) -> dict[str, str]:
-    """Repositories by the last part of their addresses, or by as many as tell them apart."""
-    parts = {repo: _parts(repo) for repo in dict.fromkeys(repos)}
-    short = dict.fromkeys(parts, 1)
-    while True:
-        names = {repo: "/".join(parts[repo][-count:]) or repo for repo, count in short.items()}
-        taken = Counter(names.values())
-        alike = [repo for repo, name in names.items() if taken[name] > 1 and short[repo] < len(parts[repo])]
-        if not alike:
-            return names
-        short |= {repo: short[repo] + 1 for repo in alike}
+_MOST_REASONS = 10
 
 
-def _parts(repo: str) -> list[str]:
-    """The parts of an address, without whoever asks there, and the password."""
-    address = repo.rpartition("@")[2].rstrip("/").removesuffix("/.git").removesuffix(".git").replace(":", "/")
-    return [part for part in address.split("/") if part]
+def figures(counted: QueueStats, foretold: str, goals: Sequence[BatchGoal], *, cut_off: bool) -> list[Part]:
+    """Return a queue in figures: states, attempts, cost, tokens, time, failures; `foretold` is the forecast."""
+    took = ", ".join(f"{count} took {plural(number, 'attempt')}" for number, count in counted.attempts.items())
+    each = _used(counted.typical)
+    facts = {
+        "goals": tally(goals, cut_off=cut_off),
+        "total": _used(counted.total),
+        "done": took,
+        "each": f"{each} (median of those done)" if each else "",
+        "left": foretold,
+    }
+    parts: list[Part] = [FactList(facts), *_groups("repo", counted.repos), *_groups("agent", counted.agents)]
+    if counted.failures:
+        reasons = list(counted.failures.items())
+        rows = [TableRow([str(count)], why) for why, count in reasons[:_MOST_REASONS]]
+        parts += ["", Table([TableColumn("", right=True, whole=True)], rows, "failures", indent=2)]
+        if (more := len(reasons) - _MOST_REASONS) > 0:
+            parts.append(f"  and {plural(more, 'other reason')}: see --json")
+    return parts
 
 
-def _width() -> int | None:
-    return Output(sys.stdout).width
+def _used(used: Sums | Typical) -> str:
+    parts = [
+        format_money(used.cost_usd) if used.cost_usd else "",
+        f"{used.tokens:,.0f} tokens" if used.tokens else "",
+        format_duration(used.seconds) if used.seconds else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _groups(heading: str, groups: Mapping[str, Sums]) -> list[Part]:
+    """A row for each group; nothing for one group, which would repeat the totals."""
+    if len(groups) < 2:
+        return []
+    columns = [
+        TableColumn("goals", right=True, whole=True),
+        TableColumn("done", right=True, whole=True),
+        TableColumn("cost", right=True, whole=True),
+        TableColumn("tokens", right=True, whole=True, at_least=56),
+        TableColumn("time", right=True, whole=True, at_least=48),
+        TableColumn(heading),
+    ]
+    rows = [
+        TableRow(
+            [
+                str(sums.goals),
+                str(sums.done),
+                _UNKNOWN if sums.cost_usd is None else format_money(sums.cost_usd),
+                _UNKNOWN if sums.tokens is None else f"{sums.tokens:,}",
+                format_duration(sums.seconds) if sums.seconds else "-",
+                name,
+            ]
+        )
+        for name, sums in groups.items()
+    ]
+    return ["", Table(columns, rows)]

@@ -1,8 +1,9 @@
-"""The dashboard at work: reads, draws and hears keys, in whichever thread it is called, until it is over."""
+"""The running dashboard: reads the queue, draws frames and handles keys in the calling thread."""
 
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
@@ -10,34 +11,35 @@ from types import TracebackType
 from typing import TextIO
 
 from ralph.core.errors import fault_of
+from ralph.core.text import lasting, plural
 from ralph.dashboard.actions import DatabaseThread, perform
-from ralph.dashboard.board import Board, BoardSource
-from ralph.dashboard.frame import frame
+from ralph.dashboard.board import Board
+from ralph.dashboard.frame import Frames, page_columns
 from ralph.dashboard.lines import Progress
-from ralph.dashboard.table import elapsed
-from ralph.dashboard.transcript import Reading
-from ralph.dashboard.view import Deed, Quit, Suspend, View, answered, press_all
+from ralph.dashboard.pages import Pages
+from ralph.dashboard.source import BoardSource
+from ralph.dashboard.view import Action, Leave, Quit, Suspend, View, answered, press_all
+from ralph.queue.goals import State
 from ralph.queue.open import QueueAddress
-from ralph.queue.paths import queue_paths
 from ralph.queue.store import Store
 from ralph.system.signals import SIGINT, Signals, suspend
-from ralph.ui.draw import Canvas, lasting
 from ralph.ui.keys import Keyboard
-from ralph.ui.terminal import Output, in_foreground
+from ralph.ui.output import Output
+from ralph.ui.terminal import FullScreen, in_foreground
 
 _FRAME = 0.25
-"""Seconds between two frames; a key is answered at once, though not more often than anybody presses one by hand."""
+"""Seconds between two frames; keys are answered sooner, but with a limit."""
 _AT_ONCE = 0.03
 _MESSAGE = 8.0
-"""Seconds that a message stays if no key is pressed."""
+"""Seconds that a message stays without a key press."""
 _READ = 1.0
-"""Seconds between two looks at the database; what this process's own worker has begun or ended is looked at at once."""
+"""Seconds between two reads of the database; changes by this process's own worker are read at once."""
 _AWAITED = 0.2
-"""Seconds that a frame waits for the database, which as a rule takes some milliseconds."""
+"""Seconds that a frame waits for the database, which usually takes some milliseconds."""
 _SLOW = 2.0
-"""Seconds after which it is said that it does not answer."""
+"""Seconds after which the screen says that the database does not answer."""
 _ANEW = 10.0
-"""Seconds after which all is drawn anew: whatever a library says on stderr is written across the dashboard."""
+"""Seconds after which everything is drawn again, because libraries may write to stderr."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class DashboardTerminal:
     stdout: TextIO
     colour: bool
     continued: Callable[[], int]
-    """How often ralph was stopped and went on: somebody else has drawn there since."""
+    """How often ralph was suspended and continued: other programs have drawn there since."""
 
 
 class Drawing:
@@ -56,138 +58,145 @@ class Drawing:
 
     def __init__(
         self,
-        ground: DashboardTerminal,
+        terminal: DashboardTerminal,
         place: QueueAddress,
         store: Store,
         source: BoardSource,
-        quit_: Callable[[], None],
+        quit_: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ground, self._place, self._store, self._source, self._quit = ground, place, store, source, quit_
-        self._premises = queue_paths(place.ralph_dir, store.queue_id)
+        """`quit_` stops the worker of this process; without it, quitting only closes the dashboard."""
+        self._terminal, self._place, self._store, self._source, self._quit = terminal, place, store, source, quit_
         self._view = View()
-        self._reading: Reading | None = None
+        self._frames = Frames()
         self._columns: int = 0
+        self._has_left = False
+        self.has_called = False
+        """Whether the user has been called since all goals were settled."""
         self._said_at = 0.0
-        self._outcomes: SimpleQueue[tuple[Deed, str, bool]] = SimpleQueue()
-        """What came of deeds."""
+        self._outcomes: SimpleQueue[tuple[Action, str, bool]] = SimpleQueue()
+        """What came of actions."""
 
     def draw(self, is_over: Callable[[], bool]) -> None:
-        """Draw until it is over; the terminal is as it was then, and while it is somebody else's, whatever happens."""
-        outlet = Output(self._ground.stdout, is_over)
+        """Draw until closed. The terminal is restored at the end and during a suspension, whatever happens."""
+        output = Output(self._terminal.stdout, is_over)
+        with (
+            DatabaseThread() as database,
+            DatabaseThread() as reader,
+            closing(Pages(self._place, self._store, reader.do)) as pages,
+        ):
 
-        def ends() -> bool:
-            return is_over() or outlet.closed
+            def ends() -> bool:
+                reader.wait(0)  # a fault there is one here
+                return is_over() or output.closed or self._has_left
 
-        try:
-            with DatabaseThread() as clerk:
-                while not ends():
-                    with (
-                        Keyboard(self._ground.stdin, draws=True) as keyboard,
-                        Canvas(outlet, colour=self._ground.colour) as canvas,
-                    ):
-                        is_suspended = self._draw(keyboard, canvas, clerk, ends)
-                    if is_suspended:
-                        suspend(self._ground.continued)
-                        while not in_foreground(self._ground.stdout) and not ends():  # `bg`, not `fg`
-                            time.sleep(_FRAME)
-        finally:
-            self._close()
+            while not ends():
+                with (
+                    Keyboard(self._terminal.stdin, draws=True) as keyboard,
+                    FullScreen(output, colour=self._terminal.colour) as screen,
+                ):
+                    is_suspended = self._draw(keyboard, screen, database, pages, ends)
+                if is_suspended:
+                    suspend(self._terminal.continued)
+                    while not in_foreground(self._terminal.stdout) and not ends():  # `bg`, not `fg`
+                        time.sleep(_FRAME)
 
-    def _draw(self, keyboard: Keyboard, canvas: Canvas, clerk: DatabaseThread, ends: Callable[[], bool]) -> bool:
-        """Draw until it is over or to be suspended; tell which."""
+    def _draw(
+        self, keyboard: Keyboard, screen: FullScreen, database: DatabaseThread, pages: Pages, ends: Callable[[], bool]
+    ) -> bool:
+        """Draw until closed or suspended; tell which."""
         read_at = anew_at = 0.0
-        returns: int = self._ground.continued() + keyboard.returns
+        returns: int = self._terminal.continued() + keyboard.returns
         while not ends():
             began = time.monotonic()
             if self._view.message and began - self._said_at >= _MESSAGE:
                 self._view = replace(self._view, message="")
-            if (began - read_at >= _READ or self._source.is_behind) and clerk.wait(0):
-                clerk.do(self._source.read)
-                clerk.wait(_AWAITED)
+            if (began - read_at >= _READ or self._source.is_behind) and database.wait(0):
+                database.do(self._source.read)
+                database.wait(_AWAITED)
                 read_at = began
             self._hear_of_deeds()
-            before, returns = returns, self._ground.continued() + keyboard.returns
+            before, returns = returns, self._terminal.continued() + keyboard.returns
             if returns != before or began - anew_at >= _ANEW:
-                canvas.forget()
+                screen.redraw()
                 anew_at = began
-            board = self._board(canvas.size[0], clerk.busy)
-            if in_foreground(self._ground.stdout):
-                self._view, lines = frame(board, self._view, *canvas.size)
-                canvas.draw(lines)
+            board = self._board(screen.size, database.busy, pages)
+            if in_foreground(self._terminal.stdout):
+                self._view, rows = self._frames.frame(board, self._view, *screen.size)
+                screen.draw(rows)
+            self._call_user(board, screen)
             keys = keyboard.listen(max(_AT_ONCE, began + _FRAME - time.monotonic()))
-            deeds = self._heed(keys, board, clerk)
-            if Suspend() in deeds:
+            actions = self._heed(keys, board, database)
+            if Suspend() in actions:
                 return True
-            if deeds:
+            if actions:
                 read_at = 0.0
         return False
 
-    def _board(self, columns: int, awaited: float) -> Board:
-        """The queue, and the transcript of the goal that is open; `awaited`: for how long the database is."""
-        now = time.time()
-        board = self._source.board(now)
+    def _call_user(self, board: Board, screen: FullScreen) -> None:
+        """Call the user once when nothing goes on any more without somebody."""
+        stuck = board.lineup.counts.get(State.STUCK, 0)
+        if not (board.is_settled and stuck):
+            self.has_called = False
+        elif self._place.bell and not self.has_called:
+            self.has_called = screen.call_user(f"{plural(stuck, 'goal')} stuck, and nothing else is left to do")
+
+    def _board(self, size: tuple[int, int], awaited: float, pages: Pages) -> Board:
+        """Return the queue and the current page; `awaited`: how long the database has been silent."""
+        board = self._source.board(time.time())
         if awaited >= _SLOW and not board.fault:
-            board = replace(board, fault=f"it is locked, or slow: no answer for {lasting(awaited)}")
-        goal = None if self._view.open is None else board.lineup.known.get(self._view.open)
-        if goal is None:
-            self._close()
-            return board
-        if columns != self._columns:  # rows have other numbers now
+            board = replace(board, fault=f"locked or slow: no answer for {lasting(awaited)}")
+        columns = page_columns(self._view, *size)
+        if columns != self._columns:  # rows are numbered differently now
             self._columns = columns
             self._view = replace(self._view, bottom=None)
-        if self._reading is None or (self._reading.goal, self._reading.detailed) != (goal.id, self._view.detailed):
-            self._close()
-            directory, clone = self._premises.run_directory(goal), self._premises.clone(goal)
-            self._reading = Reading(goal.id, directory, clone, detailed=self._view.detailed, flag=self._place.flag)
-        told = self._reading.transcript(columns=columns, now=now, seconds=elapsed(board, goal), sight=board.sight(goal))
-        return replace(board, transcript=told)
+        return replace(board, page=pages.page(board, self._view, columns))
 
-    def _close(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-            self._reading = None
-
-    def _heed(self, keys: list[str], board: Board, clerk: DatabaseThread) -> list[Deed]:
-        """Have done what keys ask for; tell what that was."""
-        self._view, deeds = press_all(self._view, board, keys)
-        for deed in deeds:
-            if isinstance(deed, Quit):
-                self._quit()
-            elif not isinstance(deed, Suspend):
-                clerk.do(partial(self._perform, deed))
-                if not clerk.wait(_AWAITED):
-                    self._view = replace(self._view, message="this waits for the queue, which is locked or slow")
+    def _heed(self, keys: list[str], board: Board, database: DatabaseThread) -> list[Action]:
+        """Start what keys ask for; return the actions."""
+        self._view, actions = press_all(self._view, board, keys)
+        for action in actions:
+            match action:
+                case Leave():
+                    self._has_left = True
+                case Quit():
+                    self._quit()
+                case Suspend():
+                    pass
+                case _:
+                    database.do(partial(self._perform, action))
+                    if not database.wait(_AWAITED):
+                        self._view = replace(self._view, message="waiting for the queue, which is locked or slow")
         if keys:
             self._said_at = time.monotonic()
-        return deeds
+        return actions
 
-    def _perform(self, deed: Deed) -> None:
-        self._outcomes.put((deed, *perform(deed, self._place, self._store)))
+    def _perform(self, action: Action) -> None:
+        self._outcomes.put((action, *perform(action, self._place, self._store)))
 
     def _hear_of_deeds(self) -> None:
         while not self._outcomes.empty():
-            deed, words, refused = self._outcomes.get()
-            self._view = answered(self._view, deed, words, refused=refused)
+            action, words, refused = self._outcomes.get()
+            self._view = answered(self._view, action, words, refused=refused)
             self._said_at = time.monotonic()
 
 
 _LONGEST_END = 75.0
-"""Seconds that the end of a worker waits for its view: somewhat more than an outlet waits for its reader."""
+"""Seconds that the end of a worker waits for its view: somewhat more than an output waits for its reader."""
 
 
 class Showing:
-    """A context. While it lasts the dashboard covers the lines of `progress`; if it breaks, they go on."""
+    """A context that shows the dashboard instead of the lines of `progress`; if it fails, lines continue."""
 
     def __init__(
         self,
-        ground: DashboardTerminal,
+        terminal: DashboardTerminal,
         source: BoardSource,
         place: QueueAddress,
         store: Store,
         progress: Progress,
         signals: Signals,
     ) -> None:
-        self._drawing = Drawing(ground, place, store, source, lambda: signals.leave_mark(SIGINT))
+        self._drawing = Drawing(terminal, place, store, source, lambda: signals.leave_mark(SIGINT))
         self._progress = progress
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._live, name="view", daemon=True)
@@ -196,7 +205,7 @@ class Showing:
         self._progress.cover()
         try:
             self._thread.start()
-        except RuntimeError as error:  # the system has no thread left
+        except RuntimeError as error:  # the system is out of threads
             self._progress.uncover(_broken(error))
         return self
 
@@ -206,12 +215,16 @@ class Showing:
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join(_LONGEST_END)
+        self._progress.has_called = self._drawing.has_called
         self._progress.uncover()
 
     def _live(self) -> None:
-        if error := fault_of(lambda: self._drawing.draw(self._closing.is_set)):
-            self._progress.uncover(_broken(error))  # the worker goes on
+        error = fault_of(lambda: self._drawing.draw(self._closing.is_set))
+        if error is not None:
+            self._progress.uncover(_broken(error))  # the worker continues
+        elif not self._closing.is_set():  # the user has left, or the terminal is gone
+            self._progress.uncover()
 
 
 def _broken(error: Exception) -> str:
-    return f"the dashboard has broken ({error!r}); plain lines go on"
+    return f"the dashboard failed ({error!r}); continuing with plain lines"

@@ -1,45 +1,56 @@
-"""The goals as rows: the columns that a width has room for, and what a goal has in each."""
+"""The table of goals: its columns at each width, and their content."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
-from ralph.core.text import format_count
+from rich.cells import cell_len
+from rich.segment import Segment
+
+from ralph.core.errors import RalphError
+from ralph.core.secrets import without_login
+from ralph.core.text import ago, format_count, lasting
 from ralph.dashboard.board import Board
-from ralph.queue.goals import BatchGoal, State
-from ralph.ui.draw import Line, Tone, Words, ago, alarm, cell, cut, gauge, lasting, padded, width
+from ralph.dashboard.reasons import reason_line
+from ralph.dashboard.rows import Kept, Line, Words, alarm, cell, fitted, gauge, line
+from ralph.queue.goals import BatchGoal, State, front_matter_of
+from ralph.ui.terminal import Look, Row, one_line
+from ralph.ui.theme import style
 
-_GAP = ("  ", Tone.PLAIN)
+_GAP = Segment("  ")
 _BAR = 8
 _LEAST_NAME = 6
-_NONE = ""
-_ACTIVITY = "doing"
+_LEAST_ACTIVITY = {60: 10, 72: 14, 95: 16, 120: 38}
+"""Cells for a goal's activity, by the excess width; wider tables give it even more."""
+_ACTIVITY = "activity"
 _STARTING, _BEGUN = "starting", 10.0
-"""Seconds after which a session has surely begun, whether or not it has said anything."""
+"""Seconds after which a session has started, even if it has printed nothing."""
 _SIGNS = {
-    State.RUNNING: ("●", Tone.CALM),
-    State.QUEUED: ("○", Tone.DIM),
-    State.DRAFT: ("·", Tone.DIM),
-    State.DONE: ("✓", Tone.GOOD),
-    State.STUCK: ("✗", Tone.BAD),
-    State.CANCELLED: ("-", Tone.DIM),
+    State.RUNNING: ("●", Look.ACCENT),
+    State.QUEUED: ("○", Look.QUIET),
+    State.DRAFT: ("·", Look.QUIET),
+    State.DONE: ("✓", Look.GOOD),
+    State.STUCK: ("✗", Look.BAD),
+    State.CANCELLED: ("-", Look.QUIET),
+    State.UNDONE: ("↶", Look.WARN),
 }
 
 
 def sign(board: Board, goal: BatchGoal) -> Words:
-    """Where a goal stands, in a letter."""
+    """Return a goal's state as one character."""
     if goal.state is not State.RUNNING:
         return _SIGNS[goal.state]
     if board.is_cut_off(goal):
-        return "!", Tone.WARN
+        return "!", Look.WARN
     if board.is_merging(goal):
-        return "◆", Tone.SOFT
-    sight = board.sight(goal)
-    return ("◌", Tone.WARN) if sight is not None and sight.until is not None else _SIGNS[State.RUNNING]
+        return "◆", Look.SOFT
+    status = board.status(goal)
+    return ("◌", Look.WARN) if status is not None and status.until is not None else _SIGNS[State.RUNNING]
 
 
 def activity(board: Board, goal: BatchGoal) -> tuple[str, str]:
-    """What a goal does, or why it does not; and for how long, where that matters."""
+    """Return what a goal does, or why not, and for how long if that matters."""
     match goal.state:
         case State.RUNNING:
             return _at_work(board, goal)
@@ -47,51 +58,53 @@ def activity(board: Board, goal: BatchGoal) -> tuple[str, str]:
             return _queued(board, goal)
         case State.DRAFT:
             return "draft", ""
-        case State.DONE | State.STUCK | State.CANCELLED:
-            return goal.reason or goal.state, ago(board.now - goal.updated_at)
+        case State.DONE | State.STUCK | State.CANCELLED | State.UNDONE:
+            return reason_line(goal.why) or goal.state, ago(board.now - goal.updated_at)
 
 
 def _queued(board: Board, goal: BatchGoal) -> tuple[str, str]:
-    """What keeps a goal from being started: others before it, or the account that it would use."""
+    """What keeps a queued goal from starting: other goals, or its account."""
     if goal.id in board.lineup.waits:
         return board.lineup.waits[goal.id], ""
     told, account = board.bulletin, board.agents.get(goal.id, "")
-    if told is not None and goal.unmerged is None:  # what only has to be merged uses no account
+    if told is not None and goal.unmerged is None:  # a merge uses no account
         if account in told.refused:
-            return f"waits: {account} refuses us, see g{told.refused[account]}", ""
+            return f"waiting: {account} blocked, see g{told.refused[account]}", ""
         if account in told.waits:
-            return f"waits for {account}'s usage limit", f"{lasting(told.waits[account] - board.now)} left"
-    return (f"again: {goal.reason}" if goal.reason else "queued"), ""
+            return f"waiting for {account}'s usage limit", f"{lasting(told.waits[account] - board.now)} left"
+    if told is not None and told.fetching and (far := told.fetching.get(without_login(goal.repo))) is not None:
+        return ": ".join(filter(None, ["fetching", far])), ""
+    return (f"retrying: {reason_line(goal.why)}" if goal.why else "queued"), ""
 
 
 def _at_work(board: Board, goal: BatchGoal) -> tuple[str, str]:
     if board.is_cut_off(goal):
-        return "cut off", ""
+        return "interrupted", ""
     if goal.cancelling:
-        return "is being cancelled", ""
+        return "cancelling", ""
     if board.is_merging(goal):
         in_line = () if board.bulletin is None else board.bulletin.merging
         waits = goal.id in in_line and goal.id not in merging_now(board)
-        return ("waits to be merged" if waits else "merging"), ""
-    sight = board.sight(goal)
-    if sight is None:
+        return ("waiting to merge" if waits else "merging"), ""
+    status = board.status(goal)
+    if status is None:
         return "starting", ""
-    if sight.until is not None:
-        return sight.doing, f"{lasting(sight.until - board.now)} left"
-    seconds = board.now - sight.since if sight.since else 0.0
-    # Of an agent that prints plain text nothing is heard before its first line.
-    doing = "at work" if sight.doing == _STARTING and seconds >= _BEGUN else sight.doing
-    return doing, lasting(seconds) if sight.since else ""
+    if status.until is not None:
+        return status.doing, f"{lasting(status.until - board.now)} left"
+    seconds = board.now - status.since if status.since else 0.0
+    # An agent that prints plain text is silent until its first line.
+    doing = "working" if status.doing == _STARTING and seconds >= _BEGUN else status.doing
+    return doing, lasting(seconds) if status.since else ""
 
 
 def elapsed(board: Board, goal: BatchGoal) -> float:
-    """How long a goal has been worked on, over all attempts."""
-    sight = None if board.is_merging(goal) else board.sight(goal)  # then its last attempt is among them
-    return goal.seconds if sight is None else sight.worked(board.now)
+    """How long a goal was worked on, over all attempts."""
+    status = None if board.is_merging(goal) else board.status(goal)  # its last attempt is included
+    return goal.seconds if status is None else status.worked(board.now)
 
 
 def merging_now(board: Board) -> list[int]:
-    """Of the goals whose work is to be merged those whose turn it is: one of each repository."""
+    """The goals that are merging now, at most one for each repository."""
     first: dict[str, int] = {}
     for number in () if board.bulletin is None else board.bulletin.merging:
         goal = board.lineup.known.get(number)
@@ -101,139 +114,189 @@ def merging_now(board: Board) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What it is called, how wide it is, and what stands there for a goal."""
+    """A column: its name and width, and how to show a goal in it, as words or as a bar."""
 
     heading: str
     wide: int
-    said: Callable[[Board, BatchGoal], Line | str]
+    said: Callable[[Board, BatchGoal], Words | int | None]
     is_figure: bool = False
-    tone: Tone = Tone.PLAIN
 
 
 def columns_for(board: Board, wide: int) -> list[Column]:
-    """The columns that so many cells have room for; what a goal does gets the rest, and is none of them."""
-    goals = board.lineup.goals
-    ids = max((len(goal.label) for goal in goals), default=2)
-    most_name = 12 if wide < 52 else 16 if wide < 72 else 18 if wide < 100 else 24 if wide < 150 else 34
-    longest = max((width(cut(goal.name, most_name)) for goal in goals), default=0)
-    named = Column("goal", max(longest, _LEAST_NAME), lambda _, goal: goal.name, tone=Tone.STRONG)
-    chosen = [Column("id", ids, lambda _, goal: goal.label, tone=Tone.DIM), named]
-    repositories = board.lineup.repositories
-    if wide >= 100 and len(repositories) > 1:
-        repos = max(width(cut(name, 20 if wide >= 150 else 12)) for name in repositories.values())
-        chosen.append(Column("repo", max(repos, 4), lambda board, goal: board.lineup.repositories[goal.repo]))
-    if wide >= 150:
-        chosen.append(Column("tries", 5, _tries, is_figure=True))
-    if wide >= 52:
-        chosen.append(Column("iter", 4, _iteration, is_figure=True))
-    if wide >= 100:
-        chosen.append(Column("context", _BAR + 5, _context_gauge))
-    elif wide >= 72:
-        chosen.append(Column("ctx", 4, _context, is_figure=True))
-    if wide >= 150:
-        chosen.append(Column("tokens", 7, _tokens, is_figure=True))
-    if wide >= 52:
-        chosen.append(Column("cost", 7, _cost, is_figure=True))
-    if wide >= 72:
-        chosen.append(Column("time", 6, _elapsed, is_figure=True))
-    return chosen
-
-
-def heading(chosen: Sequence[Column]) -> Line:
-    words = [cell(column.heading, column.wide, Tone.DIM, is_figure=column.is_figure) for column in chosen]
-    return _spaced([("  ", Tone.PLAIN)], [(word,) for word in words], ((_ACTIVITY, Tone.DIM),))
-
-
-def row(board: Board, goal: BatchGoal, chosen: Sequence[Column], wide: int, *, at_cursor: bool) -> Line:
-    """A goal in its columns; one that keys are about stands out, over the whole width."""
-    left = wide - 2 - sum(column.wide + 2 for column in chosen)
-    letter, tone = sign(board, goal)
-    line = _spaced(
-        [(f"{letter} ", tone)],
-        [_cell(column, board, goal) for column in chosen],
-        _told(*activity(board, goal), left, goal),
+    """Return the columns that fit; the activity gets the remaining width and is not among them."""
+    goals, repositories = board.lineup.goals, board.lineup.repositories
+    names = _widest(
+        (goal.name for goal in goals), _LEAST_NAME, 12 if wide < 52 else 16 if wide < 80 else 18 if wide < 95 else 24
     )
-    if not at_cursor:
-        return line
-    text = "".join(words for words, _ in line)
-    return ((padded(text, max(wide, width(text))), Tone.CHOSEN),)
+    titles = _widest((goal.title for goal in goals), 5, 30)
+    repos = _widest(repositories.values(), 4, 16)
+    context = Column("context", _BAR + 5, _percent) if wide >= 110 else Column("ctx", 4, _context, is_figure=True)
+    ranked = (
+        (9, Column("id", _widest((goal.label for goal in goals), 2, 20), lambda _, goal: (goal.label, Look.QUIET))),
+        (9, Column("goal", names, lambda _, goal: (goal.name, _name_look(goal)))),
+        (
+            1 if wide >= 120 else 0,
+            Column("title", titles, lambda _, goal: _figure(goal, goal.title)),
+        ),
+        (6 if len(repositories) > 1 else 0, Column("repo", repos, _repository)),
+        (0 if wide < 150 else 2, Column("tries", 5, _tries, is_figure=True)),
+        (8, Column("iter", 5, _iteration, is_figure=True)),
+        (7, Column("check", 5, _check)),
+        (4, context),
+        (3, Column("tokens", 7, _tokens, is_figure=True)),
+        (8, Column("cost", 7, _cost, is_figure=True)),
+        (5, Column("time", 6, _elapsed, is_figure=True)),
+    )
+    left = wide - 2 - next((least for most, least in _LEAST_ACTIVITY.items() if wide < most), 44)
+    chosen: set[int] = set()
+    for number, (rank, column) in sorted(enumerate(ranked), key=lambda each: -each[1][0]):
+        if rank == 9 or (rank and column.wide + 2 <= left):
+            chosen.add(number)
+            left -= column.wide + 2
+        elif rank:
+            break
+    return [column for number, (_, column) in enumerate(ranked) if number in chosen]
 
 
-def _spaced(first: list[Words], between: Sequence[Line], last: Line) -> Line:
-    line = list(first)
-    for words in between:
-        line += [*words, _GAP]
-    return (*line, *last)
+def _widest(texts: Iterable[str], least: int, most: int) -> int:
+    return max(least, *(min(cell_len(one_line(text, most)), most) for text in texts), least)
 
 
-def _cell(column: Column, board: Board, goal: BatchGoal) -> Line:
-    said = column.said(board, goal)
-    if not isinstance(said, str):
-        return said
-    tone = Tone.DIM if goal.state not in (State.RUNNING, State.STUCK) else column.tone
-    return (cell(said, column.wide, tone, is_figure=column.is_figure),)
+def heading(chosen: Sequence[Column]) -> Row:
+    """Return the headings."""
+    cells = [cell(column.heading, column.wide, Look.QUIET, is_figure=column.is_figure) for column in chosen]
+    spaced = [part for each in cells for part in (each, _GAP)]
+    return [_GAP, *spaced, cell(_ACTIVITY, len(_ACTIVITY), Look.QUIET)]
 
 
-def _told(what: str, how_long: str, most: int, goal: BatchGoal) -> Line:
-    """The last column: of what is at work, the time is worth more than the end of a long word."""
-    tone = {State.RUNNING: Tone.PLAIN, State.STUCK: Tone.BAD}.get(goal.state, Tone.DIM)
+def row(board: Board, goal: BatchGoal, chosen: Sequence[Column], wide: int, *, at_cursor: bool, kept: Kept) -> Row:
+    """Return a goal's row, drawn again only if something in it changed; the selected row stands out."""
+    left = wide - 2 - sum(column.wide + 2 for column in chosen)
+    data = (sign(board, goal), tuple(column.said(board, goal) for column in chosen), _told(board, goal, left))
+    layout = tuple((column.wide, column.is_figure) for column in chosen)
+    return kept.get(("goal", data, layout, wide, at_cursor), partial(_drawn, data, layout, wide, at_cursor))
+
+
+def _drawn(
+    data: tuple[Words, Sequence[Words | int | None], Line],
+    layout: Sequence[tuple[int, bool]],
+    wide: int,
+    at_cursor: bool,
+) -> Row:
+    (letter, look), cells, last = data
+    segments = [cell(letter, 1, look), Segment(" ")]
+    for said, (columns, is_figure) in zip(cells, layout, strict=True):
+        if isinstance(said, int):
+            segments += [Segment(text, style(tone)) for text, tone in gauge(said, _BAR)]
+            segments.append(cell(f"{said}%", columns - _BAR, alarm(said), is_figure=True))
+        else:
+            text, look = said or ("", Look.PLAIN)
+            segments.append(cell(text, columns, look, is_figure=is_figure))
+        segments.append(_GAP)
+    segments += [Segment(text, style(tone)) for text, tone in last]
+    if at_cursor:
+        return [Segment(part.text, style(Look.CHOSEN)) for part in fitted(segments, wide)]
+    return fitted(segments, wide)
+
+
+def _told(board: Board, goal: BatchGoal, most: int) -> Line:
+    """What the goal does; for a running goal the time matters more than the end of a long word."""
+    what, how_long = activity(board, goal)
+    look = {State.RUNNING: Look.PLAIN, State.STUCK: Look.BAD}.get(goal.state, Look.QUIET)
+    if most < 1:
+        return ()
     if how_long and most >= len(how_long) + (8 if goal.state is State.RUNNING else 30):
-        said = cut(what, most - len(how_long) - 2)
-        return ((f"{said}  ", tone), (how_long, Tone.DIM))
-    return ((cut(what, most), tone),)
+        return line((_within(what, most - len(how_long) - 2), look), (f"  {how_long}", Look.QUIET))
+    return line((_within(what, most), look))
 
 
-def _iteration(board: Board, goal: BatchGoal) -> str:
-    sight = board.sight(goal)
-    number = goal.iterations if sight is None else sight.iteration
-    return str(number) if number else _NONE
+def _within(text: str, most: int) -> str:
+    return cell(text, most).text.rstrip()
 
 
-def _tries(_: Board, goal: BatchGoal) -> str:
-    return str(goal.attempts) if goal.starts else _NONE
+def _name_look(goal: BatchGoal) -> Look:
+    return Look.STRONG if goal.state in (State.RUNNING, State.STUCK) else Look.QUIET
 
 
-def _percent(board: Board, goal: BatchGoal) -> float | None:
-    sight = board.sight(goal)
-    return None if sight is None else sight.context_pct
+def _figure(goal: BatchGoal, text: str) -> Words | None:
+    return (text, Look.PLAIN if goal.state in (State.RUNNING, State.STUCK) else Look.QUIET) if text else None
 
 
-def _context(board: Board, goal: BatchGoal) -> Line | str:
+def _repository(board: Board, goal: BatchGoal) -> Words | None:
+    return _figure(goal, board.lineup.repositories[goal.repo])
+
+
+def iteration(board: Board, goal: BatchGoal) -> str:
+    """Return the iteration and its limit if known; empty before the first."""
+    status = board.status(goal)
+    number = goal.iterations if status is None else status.iteration
+    most = None if status is None else status.max_iterations
+    if most is None:
+        most = _limit(goal.settings.get("max_iterations"), goal.text, goal.path)
+    return (f"{number}/{most}" if most and number <= most else str(number)) if number else ""
+
+
+@lru_cache(maxsize=4096)
+def _limit(setting: str | None, text: str, path: str) -> int | None:
+    """Return the goal's own limit on iterations."""
+    try:
+        asked = str(setting or front_matter_of(text, path).get("max_iterations"))
+    except RalphError:  # a goal of another version of ralph that this one cannot read
+        return None
+    return int(asked) if asked.isascii() and asked.isdecimal() else None
+
+
+def _iteration(board: Board, goal: BatchGoal) -> Words | None:
+    return _figure(goal, iteration(board, goal))
+
+
+def _check(board: Board, goal: BatchGoal) -> Words | None:
+    green = board.is_green(goal)
+    return None if green is None else ("✓", Look.GOOD) if green else ("✗ red", Look.BAD)
+
+
+def _tries(_: Board, goal: BatchGoal) -> Words | None:
+    return _figure(goal, str(goal.attempts) if goal.starts else "")
+
+
+def _percent(board: Board, goal: BatchGoal) -> int | None:
+    status = board.status(goal)
+    return None if status is None or status.context_pct is None else round(min(status.context_pct, 999.0))
+
+
+def _context(board: Board, goal: BatchGoal) -> Words | None:
     percent = _percent(board, goal)
-    return _NONE if percent is None else (cell(f"{percent:.0f}%", 4, alarm(percent), is_figure=True),)
+    return None if percent is None else (f"{percent}%", alarm(percent))
 
 
-def _context_gauge(board: Board, goal: BatchGoal) -> Line | str:
-    percent = _percent(board, goal)
-    if percent is None:
-        return _NONE
-    return (*gauge(percent, _BAR), cell(f"{percent:.0f}%", 5, alarm(percent), is_figure=True))
+def _tokens(board: Board, goal: BatchGoal) -> Words | None:
+    status = board.status(goal)
+    tokens = goal.tokens if status is None else status.tokens
+    return _figure(goal, format_count(tokens) if tokens else "")
 
 
-def _tokens(board: Board, goal: BatchGoal) -> str:
-    sight = board.sight(goal)
-    tokens = goal.tokens if sight is None else sight.tokens
-    return format_count(tokens) if tokens else _NONE
+def cost(board: Board, goal: BatchGoal) -> str:
+    """Return the cost with cents, so that figures align; an unknown cost is not zero."""
+    status = board.status(goal)
+    spent, named = (goal.cost_usd, goal.costed) if status is None else (status.cost_usd, status.costed)
+    if goal.starts and (spent or named):
+        return f"${spent:.2f}" if spent >= 0.005 or not spent else "<$0.01"
+    return "unknown" if goal.iterations or (status is not None and status.iteration > 1) else ""
 
 
-def _cost(board: Board, goal: BatchGoal) -> str:
-    """In dollars and cents, so that figures stand under each other. Of an agent that names none it is not nothing."""
-    sight = board.sight(goal)
-    cost, named = (goal.cost_usd, goal.costed) if sight is None else (sight.cost_usd, sight.costed)
-    if goal.starts and (cost or named):
-        return f"${cost:.2f}" if cost >= 0.005 or not cost else "<$0.01"
-    return "unknown" if goal.iterations or (sight is not None and sight.iteration > 1) else _NONE
+def _cost(board: Board, goal: BatchGoal) -> Words | None:
+    return _figure(goal, cost(board, goal))
 
 
-def _elapsed(board: Board, goal: BatchGoal) -> str:
-    return lasting(elapsed(board, goal)) if goal.starts else _NONE
+def _elapsed(board: Board, goal: BatchGoal) -> Words | None:
+    return _figure(goal, lasting(elapsed(board, goal)) if goal.starts else "")
 
 
 _LABEL = 9
 
 
 def lanes(board: Board) -> list[Line]:
-    """A line for each lane that is in use, and for each account that waits."""
+    """Return a line for merges in progress, and one for each waiting account."""
     return [*_merges(board), *_quotas(board)]
 
 
@@ -244,7 +307,7 @@ def _merges(board: Board) -> list[Line]:
     waiting = [number for number in board.bulletin.merging if number not in now]
     merged = ", ".join(_named(board, number) for number in now)
     queue = f"  then {', '.join(f'g{number}' for number in waiting)}" if waiting else ""
-    return [((f"{'merging':<{_LABEL}}", Tone.SOFT), (merged, Tone.PLAIN), (queue, Tone.DIM))]
+    return [line((f"{'merging':<{_LABEL}}", Look.SOFT), merged, (queue, Look.QUIET))]
 
 
 def _named(board: Board, number: int) -> str:
@@ -260,19 +323,19 @@ def _quotas(board: Board) -> list[Line]:
     if board.bulletin is None:
         return []
     return [
-        (
-            (f"{'quota':<{_LABEL}}", Tone.WARN),
-            (account, Tone.PLAIN),
-            (f"  {lasting(until - board.now)} left", Tone.STRONG),
-            (f"  until {clock(until)}: what uses it goes on by itself then", Tone.DIM),
+        line(
+            (f"{'quota':<{_LABEL}}", Look.WARN),
+            account,
+            (f"  {lasting(until - board.now)} left", Look.STRONG),
+            (f"  until {clock(until)}, then continues", Look.QUIET),
         )
         for account, until in sorted(board.bulletin.waits.items(), key=lambda wait: wait[1])
     ]
 
 
 def clock(at: float) -> str:
-    """An instant as a watch on this machine's wall shows it."""
+    """Return a time of day in local time."""
     try:
         return time.strftime("%H:%M:%S", time.localtime(at))
-    except (ValueError, OverflowError, OSError):  # an instant that no calendar has
+    except (ValueError, OverflowError, OSError):  # a time outside the calendar
         return "--:--:--"

@@ -1,38 +1,33 @@
-"""The transcript of one goal: read as its run writes it, told as `ralph run` tells it, folded to fit."""
+"""The transcript of one goal: read as its run writes it, worded as `ralph run` does, folded to fit."""
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 
-from ralph.core.events import Event, RunEnded, RunStarted
+from ralph.core.events import CheckEnded, Event, IterationEnded, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import NotARecord, parse_event
-from ralph.core.status import RunStatus, StatusFold
-from ralph.core.usage import Meter, Spend
-from ralph.dashboard.board import TranscriptPage
-from ralph.queue.news import GoalStatus
-from ralph.ui.draw import Line, Tone
-from ralph.ui.footer import status_line
-from ralph.ui.render import Detail, Paragraph
-from ralph.ui.transcript import TonedTelling, folded, toned
+from ralph.dashboard.board import GoalPage
+from ralph.ui.render import Detail, Paragraph, Said
+from ralph.ui.terminal import Look, Row
+from ralph.ui.transcript import TranscriptRenderer
 
 _CHUNK = 1 << 16
 
 
 class RunFile:
-    """A file that grows. A run that begins anew moves the old one's directory away: then the new file is read."""
+    """A growing file. A run that starts again moves the old file away; then the new one is read."""
 
     def __init__(self, file: Path, most: int | None = None) -> None:
-        """`most`: of what is there already, only so many bytes at its end are read."""
+        """Open a file; at most the last `most` bytes of what already exists are read."""
         self._file = file
         self._most = most
         self._stream: FileIO | None = None
         self._splitter = LineSplitter()
         self.skipped = 0
-        """Bytes at its beginning that were not read."""
+        """Bytes at its beginning that were skipped."""
 
     def __enter__(self) -> "RunFile":
         return self
@@ -47,11 +42,11 @@ class RunFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a file; it may hold no whole line yet."""
+        """Whether the file exists; it may not have a whole line yet."""
         return self._stream is not None
 
     def lines(self, most: int | None = None) -> Iterator[bytes | Oversized]:
-        """The whole lines that are new, all of them or those of about so many bytes; take them all."""
+        """Return the new whole lines, all of them or about this many bytes. Consume all of them."""
         if self._stream is not None and not _is_at(self._file, self._stream.fileno()):
             self.close()
         if self._stream is None and self._file.exists():
@@ -66,18 +61,18 @@ class RunFile:
         size = os.fstat(self._stream.fileno()).st_size
         if self._most is not None and size > self._most:
             self.skipped = size - self._most
-            self._stream.seek(self.skipped)  # the line that is torn by this is no event
+            self._stream.seek(self.skipped)  # a line torn by this is not an event
 
 
 def _is_at(file: Path, descriptor: int) -> bool:
     try:
         return file.stat().st_ino == os.fstat(descriptor).st_ino
     except FileNotFoundError:
-        return True  # it is being replaced; what is open may still hold something
+        return True  # it is being replaced; the open file may still have content
 
 
 def event_in(line: bytes | Oversized) -> tuple[Event, str] | None:
-    """The event that a line is, and when it was; None if it is none, torn by a crash say."""
+    """Return the event in a line and its time; None for a line that is not an event, such as a torn one."""
     if not isinstance(line, bytes):
         return None
     try:
@@ -87,106 +82,100 @@ def event_in(line: bytes | Oversized) -> tuple[Event, str] | None:
 
 
 def framed(event: Event, at: str) -> Paragraph | None:
-    """How a run begins or ends, in words: `ralph run` says that itself, and tells nothing of the event."""
+    """Word the start or end of a run, which `ralph run` prints itself instead of showing the event."""
     match event:
         case RunStarted():
             verb = "continued" if event.continued else "started"
-            return Paragraph("run", f"{verb} {at} · {event.agent} · model {event.model}", Tone.STRONG)
+            return Paragraph("run", f"{verb} {at} · {event.agent} · model {event.model}", Look.STRONG)
         case RunEnded():
-            return Paragraph("result", f"{event.reason} (exit {event.exit_code})", Tone.STRONG)
+            return Paragraph("result", f"{event.reason} (exit {event.exit_code})", Look.STRONG)
         case _:
             return None
 
 
 _MOST_BYTES = 8 << 20
-"""Of what was written before it was opened: nobody scrolls back further, and `ralph-runs logs` has all of it."""
+"""Bytes read from an existing transcript: nobody scrolls back further, and `ralph-runs log -f` shows all of it."""
+_GLANCE_BYTES = 192 << 10
+"""The same for a preview, which is shorter because moving through a list opens many."""
 
 _AT_ONCE = 1 << 20
-"""Bytes that are taken for one frame: what is beyond comes with the next one."""
+"""Bytes read for one frame; the rest comes with the next one."""
 
-_MOST_LINES, _MOST_ROWS = 4_000, 8_000
+_MOST_SAID, _MOST_ROWS = 2_000, 8_000
 
 
 class Reading:
-    """One goal's run, being read."""
+    """The transcript of one goal, from its run's file."""
 
-    def __init__(self, goal: int, directory: Path, root: Path, *, detailed: bool, flag: str = "") -> None:
-        """`flag`: how a command names the queue."""
-        self.goal, self.detailed, self._flag = goal, detailed, flag
+    def __init__(
+        self, goal: int, directory: Path, root: Path, *, detailed: bool, flag: str = "", whole: bool = True
+    ) -> None:
+        """`whole`: as far back as a page goes; else only the end."""
+        self.goal, self.detailed, self.is_whole = goal, detailed, whole
+        self._flag = flag
         self._directory, self._root = directory, str(root)
-        self._run = RunFile(directory / "events.ndjson", _MOST_BYTES)
-        self._telling = TonedTelling(Detail.VERBOSE if detailed else Detail.NORMAL, self._root)
-        self._fold: StatusFold | None = None
-        self._lines: deque[Line] = deque(maxlen=_MOST_LINES)
-        self._rows: list[Line] = []
+        self._run = RunFile(directory / "events.ndjson", _MOST_BYTES if whole else _GLANCE_BYTES)
+        self._words = TranscriptRenderer(Detail.VERBOSE if detailed else Detail.NORMAL, self._root)
+        self._has_begun = False
+        self._check: CheckEnded | None = None
+        self._last_words = ""
+        self._said: deque[Said] = deque(maxlen=_MOST_SAID)
+        self._rows: list[Row] = []
         self._left_out = 0
         self._columns = 0
 
     def close(self) -> None:
         self._run.close()
 
-    def transcript(
-        self, *, columns: int, now: float, seconds: float | None, sight: GoalStatus | None = None
-    ) -> TranscriptPage:
-        """Take what is new, and give all of it.
-
-        `seconds`: how long the goal has been worked on; `sight`: how it is seen by its worker, if it is at work.
-        """
+    def page(self, columns: int) -> GoalPage:
+        """Read what is new and return everything."""
         if columns != self._columns:
             self._columns, self._rows, self._left_out = columns, [], 0
-            self._wrap(list(self._lines))
+            self._wrap(list(self._said))
         self._take()
-        if self._fold is None:
-            return TranscriptPage(self.goal, note=self._why_nothing())
-        return TranscriptPage(self.goal, self._rows, self._left_out, self._status(columns, now, seconds, sight))
+        if not self._has_begun:
+            return GoalPage(self.goal, note=self._why_nothing())
+        return GoalPage(
+            self.goal,
+            self._rows,
+            self._left_out,
+            check="" if self._check is None else self._check.output,
+            is_green=None if self._check is None else self._check.exit_code == 0,
+            last_words=self._last_words,
+        )
 
     def _why_nothing(self) -> str:
         if self._run.is_open:
             return "reading…"
-        return f"no run of it is to be found on this machine, at\n{self._directory}"
-
-    def _status(self, columns: int, now: float, seconds: float | None, sight: GoalStatus | None) -> Line:
-        if self._fold is None or self._fold.status.ended:
-            return ()
-        stands = _whole(self._fold.status, sight, is_known=not self._run.skipped)
-        return status_line(stands, columns=columns, now=now, seconds=seconds, root=self._root)
+        return f"no run of this goal on this machine, at\n{self._directory}"
 
     def _take(self) -> None:
-        for line in self._run.lines(_AT_ONCE):
-            if (told := event_in(line)) is None:
+        for written in self._run.lines(_AT_ONCE):
+            if (told := event_in(written)) is None:
                 continue
-            if self._fold is None:
-                self._fold = StatusFold()
+            if not self._has_begun:
+                self._has_begun = True
                 self._begin()
             event, at = told
-            self._fold.take(event, at)
+            if isinstance(event, CheckEnded):
+                self._check = event
+            elif isinstance(event, IterationEnded):
+                self._last_words = event.summary
             said = framed(event, at)
-            self._keep(self._telling.lines(event, at) if said is None else toned(said))
+            self._keep(self._words.tell(event, at) if said is None else [said])
 
     def _begin(self) -> None:
-        if self._run.skipped:
-            self._keep([((f"… what was before is told by: ralph-runs logs g{self.goal}{self._flag}", Tone.DIM),)])
+        if self._run.skipped and self.is_whole:
+            words = f"… earlier lines: ralph-runs log g{self.goal} -f{self._flag}"
+            self._keep([Paragraph("", words, words=Look.QUIET)])
 
-    def _keep(self, lines: list[Line]) -> None:
-        self._lines.extend(lines)
-        self._wrap(lines)
+    def _keep(self, said: Sequence[Said]) -> None:
+        self._said.extend(said)
+        self._wrap(said)
 
-    def _wrap(self, lines: Iterable[Line]) -> None:
-        for line in lines:
-            self._rows += folded(line, self._columns)
+    def _wrap(self, said: Iterable[Said]) -> None:
+        for each in said:
+            self._rows += self._words.rows(each, self._columns, quickly=True)
         if (more := len(self._rows) - _MOST_ROWS) > 0:
             del self._rows[:more]
             self._left_out += more
-
-
-def _whole(stands: RunStatus, sight: GoalStatus | None, *, is_known: bool) -> RunStatus:
-    """Where a run stands, with what its goal has used in all: the worker knows of other attempts, too.
-
-    Of a run whose beginning was not read its events tell too little of that: then it is the worker's word or none.
-    """
-    used = stands.meter.total if is_known else Spend()
-    if sight is not None:
-        used = used.at_least(Spend(sight.cost_usd, sight.tokens, costed=sight.cost_usd > 0))
-    number = stands.iteration or (sight.iteration if sight is not None else 0)
-    meter = Meter(before=used, context_pct=stands.meter.context_pct)
-    return replace(stands, meter=meter, iteration=number or None)

@@ -1,17 +1,17 @@
-"""What a key does: to the view, and beyond it."""
+"""What a key does: changes to the view, and actions on the queue."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ralph.dashboard.board import Board
+from ralph.dashboard.board import Board, PageKind, SortOrder
 from ralph.queue.goals import LONGEST, BatchGoal, State
 from ralph.ui.keys import Key, Paste, is_text
 
 
 class Asks(StrEnum):
-    """What a line at the bottom asks for."""
+    """What the bottom line asks for."""
 
     FILTER = "filter"
     TELL = "tell"
@@ -23,45 +23,48 @@ class Asks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and what has been typed for an answer."""
+    """A question, and the answer typed so far."""
 
     asks: Asks
     goal: int = 0
     text: str = ""
     caret: int = 0
     before: str = ""
-    """What stood there: it is back if nothing is answered."""
+    """The filter before typing, restored if the user cancels."""
     key: str = ""
-    """The key that is asked about."""
+    """The key that the question is about."""
     note: str = ""
-    """Why the last answer, or what was to be added to it, was not taken."""
+    """Why the last input was refused."""
     beneath: "Question | None" = None
-    """What was asked when this came between: it is asked again after it."""
+    """The question that this one interrupted; it is asked again afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One person's look at a board."""
+    """One person's view of a board."""
 
     cursor: int = 0
-    """The id of the goal that keys are about, so that it stays when rows move; 0: the next frame's first one."""
+    """The id of the selected goal, so that it stays when rows move; 0: the first one of the next frame."""
     row: int = 0
-    """Where that goal was in the last frame. If it leaves what is shown, the cursor stays at that place."""
+    """The row of that goal in the last frame. If the goal disappears, the cursor stays in that row."""
     moved: bool = False
-    """Somebody has put the cursor where it is. Until then it is at the first row, and nothing is scrolled away."""
+    """The user has moved the cursor. Until then it stays in the first row, and nothing scrolls."""
     carried: bool = False
-    """The cursor has come to its goal in this way. Nobody has chosen it: a key about it asks first."""
+    """The cursor moved to its goal by itself. The user has not chosen it, so a key about it asks first."""
     top: int = 0
     """How many goals are scrolled away."""
     room: int = 10
-    """Rows that goals, or a transcript, have had in the last frame."""
+    """Rows for goals or a transcript in the last frame."""
     text: str = ""
     state: State | None = None
-    """Only goals with this text, in this state, are shown."""
+    """Show only goals with this text, in this state."""
+    order: SortOrder = SortOrder.STATE
     open: int | None = None
-    """The goal whose transcript is read."""
+    """The open goal."""
+    kind: PageKind = PageKind.TRANSCRIPT
+    """What its page shows."""
     bottom: int | None = None
-    """The last row of it that is shown; None: the latest, whatever comes."""
+    """The last visible row; None: follow the latest."""
     detailed: bool = False
     prompt: Question | None = None
     message: str = ""
@@ -69,13 +72,14 @@ class View:
 
 
 def shown(board: Board, view: View) -> tuple[BatchGoal, ...]:
-    """The goals that are looked at, in their order."""
+    """Return the goals that match the filter, in their order."""
+    goals = board.ordered(view.order)
     if not view.text and view.state is None:
-        return board.lineup.goals
+        return goals
     wanted = view.text.casefold()
     return tuple(
         goal
-        for goal in board.lineup.goals
+        for goal in goals
         if view.state in (None, goal.state)
         and wanted
         in f"{goal.label} {goal.name} {goal.title} {board.lineup.repositories[goal.repo]} {goal.state}".casefold()
@@ -83,7 +87,7 @@ def shown(board: Board, view: View) -> tuple[BatchGoal, ...]:
 
 
 def place(goals: tuple[BatchGoal, ...], view: View) -> int:
-    """Where the cursor stands among them."""
+    """Return the row of the cursor."""
     if not view.moved:
         return 0
     stays = max(0, min(view.row, len(goals) - 1))
@@ -91,7 +95,7 @@ def place(goals: tuple[BatchGoal, ...], view: View) -> int:
 
 
 def chosen(board: Board, view: View) -> BatchGoal | None:
-    """The goal that keys are about: the one that is open, else the one at the cursor."""
+    """Return the goal that keys are about: the open one, else the selected one."""
     if view.open is not None:
         return board.lineup.known.get(view.open)
     goals = shown(board, view)
@@ -99,10 +103,10 @@ def chosen(board: Board, view: View) -> BatchGoal | None:
 
 
 def scrolled(view: View, goals: tuple[BatchGoal, ...], room: int) -> View:
-    """The same view with its cursor at one of these goals and in sight, and no row left empty that one could have.
+    """Return the view scrolled so that its cursor is visible and no row is empty without need.
 
-    A goal that has gone down out of sight by itself (it is done, or cancelled) is not followed there, for what runs is
-    above: the cursor stays at its place.
+    If a goal moves out of sight by itself, because it is done or cancelled, the cursor stays in its row instead of
+    following it.
     """
     at, top = place(goals, view), max(0, min(view.top, len(goals) - room))
     if at > view.row and at >= top + room:
@@ -138,45 +142,51 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """Close the dashboard; nothing else stops."""
+
+
+@dataclass(frozen=True, slots=True)
 class Quit:
-    """Leave; whoever is the worker stops with that."""
+    """Stop the worker, which is this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Stop, as Ctrl-Z does."""
+    """Suspend, as Ctrl-Z does."""
 
 
-Deed = Cancel | Retry | Wake | Tell | Pause | Quit | Suspend
+Action = Cancel | Retry | Wake | Tell | Pause | Leave | Quit | Suspend
 
 
-_STATES = (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.DONE)
+_PAGES = {"v": PageKind.DIFF, "l": PageKind.LOG}
+_STATES = (State.RUNNING, State.STUCK, State.QUEUED, State.DRAFT, State.CANCELLED, State.UNDONE, State.DONE)
 
-Pressed = tuple[View, Deed | None]
+Pressed = tuple[View, Action | None]
 
 
-def press_all(view: View, board: Board, keys: Sequence[str]) -> tuple[View, list[Deed]]:
-    """Take the keys of one read. Whoever has pressed them has seen the board, and nothing of what they came to.
+def press_all(view: View, board: Board, keys: Sequence[str]) -> tuple[View, list[Action]]:
+    """Handle the keys of one read. The user pressed them without seeing their effect.
 
-    So a question is answered by a later read alone, and what follows an answer is dropped: of a text that was pasted,
-    in a terminal that does not mark that, any letter may be a key.
+    So only a later read can answer a question, and what follows an answer is dropped: in a terminal that does not mark
+    pasted text, any letter could be a key.
     """
     if not _takes_text(view) and is_text(keys):
-        return replace(view, message="that was too much at once to be keys: press t first to type a text"), []
-    deeds: list[Deed] = []
+        return replace(view, message="too many keys at once, ignored; press t first to type a message"), []
+    actions: list[Action] = []
     for key in keys:
         asked = view.prompt
-        view, deed = press(view, board, key)
-        deeds += [deed] if deed is not None else []
+        view, action = press(view, board, key)
+        actions += [action] if action is not None else []
         if (asked is not None and view.prompt is None) or (view.prompt is not None and not _takes_text(view)):
             break
-    return view, deeds
+    return view, actions
 
 
-def answered(view: View, deed: Deed, words: str, *, refused: bool) -> View:
-    """The view when it is known what came of a deed; a text that was refused is there to be changed, or tried again."""
-    if refused and isinstance(deed, Tell) and view.prompt is None:
-        return replace(view, prompt=Question(Asks.TELL, deed.goal, deed.text, len(deed.text), note=words))
+def answered(view: View, action: Action, words: str, *, refused: bool) -> View:
+    """Return the view once the outcome of an action is known; a refused text stays, to be changed or tried again."""
+    if refused and isinstance(action, Tell) and view.prompt is None:
+        return replace(view, prompt=Question(Asks.TELL, action.goal, action.text, len(action.text), note=words))
     return replace(view, message=words)
 
 
@@ -185,7 +195,7 @@ def _takes_text(view: View) -> bool:
 
 
 def press(view: View, board: Board, key: str) -> Pressed:
-    """Take a key, by its name or as the letter that it is; or a text that was pasted, which is neither."""
+    """Handle one key or one pasted text."""
     view = replace(view, message="")
     if isinstance(key, Paste):
         return _paste(view, board, key), None
@@ -203,7 +213,7 @@ def press(view: View, board: Board, key: str) -> Pressed:
 
 
 def _suspend(view: View, board: Board) -> Pressed:
-    """Stop; where nobody would watch over a budget meanwhile that is asked first."""
+    """Suspend; ask first if that leaves a budget unwatched."""
     prompt = view.prompt
     if prompt is not None and prompt.asks is Asks.SUSPEND:
         return replace(view, prompt=prompt.beneath), Suspend()
@@ -213,12 +223,12 @@ def _suspend(view: View, board: Board) -> Pressed:
 
 
 def _command(view: View, board: Board, key: str) -> Pressed:
-    """Keys that mean the same wherever they are pressed."""
+    """Keys that mean the same everywhere."""
     match key:
-        case "q" if board.ours:
-            return replace(view, prompt=Question(Asks.QUIT)), None
+        case "q" if _only_leaves(board):
+            return view, Leave()
         case "q":
-            return view, Quit()
+            return replace(view, prompt=Question(Asks.QUIT)), None
         case "?":
             return replace(view, helping=True), None
         case "p":
@@ -229,10 +239,15 @@ def _command(view: View, board: Board, key: str) -> Pressed:
             return view, None
 
 
+def _only_leaves(board: Board) -> bool:
+    """Tell whether leaving stops nothing: another process is the worker, or nothing more can be done."""
+    return not board.ours or board.is_settled
+
+
 def _about_a_goal(view: View, board: Board, key: str) -> Pressed:
     goal = chosen(board, view)
     if goal is None:
-        return replace(view, message="there is no goal here"), None
+        return replace(view, message="no goal is selected"), None
     if view.carried or view.cursor != goal.id:
         return replace(view, prompt=Question(Asks.MEANT, goal.id, key=key)), None
     match key:
@@ -241,23 +256,23 @@ def _about_a_goal(view: View, board: Board, key: str) -> Pressed:
         case "r":
             return view, Retry(goal.id)
         case "w" if not board.is_waiting(goal):
-            return replace(view, message=f"{goal.label} does not wait for a usage limit"), None
+            return replace(view, message=f"{goal.label} is not waiting for a usage limit"), None
         case "w":
             return view, Wake(goal.id)
-        case _ if goal.state is State.DONE:  # before anybody types a text in vain
-            return replace(view, message=f"{goal.label} is done: nobody works on it any more"), None
+        case _ if goal.state is State.DONE:  # before the user types a text for nothing
+            return replace(view, message=f"cannot tell {goal.label} anything: the goal is done"), None
         case _:
             return replace(view, prompt=Question(Asks.TELL, goal.id)), None
 
 
 def _ask_to_cancel(view: View, goal: BatchGoal) -> View:
-    if goal.state in (State.DONE, State.CANCELLED):
-        return replace(view, message=f"{goal.label} is {goal.state}: there is nothing to cancel")
+    if goal.state in (State.DONE, State.UNDONE, State.CANCELLED):
+        return replace(view, message=f"cannot cancel {goal.label}: it is {goal.state}")
     return replace(view, prompt=Question(Asks.CANCEL, goal.id))
 
 
 def _move(view: View, board: Board, key: str) -> View | None:
-    """Keys of the list of goals; None: it is none of them."""
+    """Keys of the list of goals; None: it is not one of them."""
     goals = shown(board, view)
     at = place(goals, view)
     page = max(view.room - 1, 1)
@@ -267,8 +282,14 @@ def _move(view: View, board: Board, key: str) -> View | None:
         to = ends[key] if key in ends else at + steps[key]
         return _at(view, goals, to) if goals else view
     match key:
-        case Key.ENTER | Key.RIGHT:
-            return replace(_at(view, goals, at), open=goals[at].id, bottom=None) if goals else view
+        case Key.ENTER | Key.RIGHT | "v" | "l":
+            kind = _PAGES.get(key, PageKind.TRANSCRIPT)
+            return replace(_at(view, goals, at), open=goals[at].id, kind=kind, bottom=None) if goals else view
+        case "o":
+            orders = list(SortOrder)
+            later = orders[(orders.index(view.order) + 1) % len(orders)]
+            view = replace(view, order=later, message=f"sorted by {later}")
+            return _filtered(view, board) if view.moved else view
         case "/":
             return replace(view, prompt=Question(Asks.FILTER, 0, view.text, len(view.text), view.text))
         case "f":
@@ -280,13 +301,13 @@ def _move(view: View, board: Board, key: str) -> View | None:
 
 
 def _at(view: View, goals: Sequence[BatchGoal], row: int) -> View:
-    """The same view with its cursor where somebody wants it, or at the last row in that direction."""
+    """Return the view with its cursor at this row, or at the last one in that direction."""
     row = max(0, min(row, len(goals) - 1))
     return replace(view, cursor=goals[row].id, row=row, moved=True, carried=False)
 
 
 def _filtered(view: View, board: Board) -> View:
-    """A view that somebody has change what it shows: a cursor that is at nothing of that begins anew."""
+    """Return the view with another filter; a cursor whose goal is hidden starts again at the top."""
     rows = [row for row, goal in enumerate(shown(board, view)) if goal.id == view.cursor]
     if rows:
         return replace(view, row=rows[0], moved=True)
@@ -294,34 +315,40 @@ def _filtered(view: View, board: Board) -> View:
 
 
 def _steps(page: int) -> dict[str, int]:
-    """How far keys go that move by a row or a page."""
+    """How far movement keys go: a row or a page."""
     return {Key.UP: -1, "k": -1, Key.DOWN: 1, "j": 1, Key.PAGE_UP: -page, Key.PAGE_DOWN: page, " ": page}
 
 
 def _next_state(now: State | None, board: Board) -> State | None:
-    """The next state that any goal is in; after the last one all of them."""
+    """Return the next state that some goal is in; after the last one, no filter."""
     later = _STATES if now is None else _STATES[_STATES.index(now) + 1 :]
     return next((state for state in later if board.lineup.counts.get(state)), None)
 
 
 def _scroll(view: View, board: Board, key: str) -> View | None:
-    """Keys of a transcript; None: it is none of them."""
+    """Keys of a page; None: it is not one of them."""
     page = max(view.room - 1, 1)
     steps = _steps(page)
-    end, first = (0, 0) if board.transcript is None else (board.transcript.end, board.transcript.left_out)
+    end, first = (0, 0) if board.page is None else (board.page.end, board.page.left_out)
     top = min(first + view.room, end)
+    follows = view.kind is PageKind.TRANSCRIPT  # other pages start at their top
     match key:
-        case Key.ESCAPE | Key.LEFT:  # the goal that was read is the cursor's, wherever it is by now
+        case Key.ESCAPE | Key.LEFT:  # the open goal stays selected
             return _filtered(replace(view, open=None, bottom=None), board)
         case Key.HOME | "g":
             return replace(view, bottom=top)
         case Key.END | "G":
-            return replace(view, bottom=None)
-        case "d":
+            return replace(view, bottom=None if follows else end)
+        case "d" if view.kind is PageKind.TRANSCRIPT:
             return replace(view, detailed=not view.detailed, bottom=None)
+        case "v" | "l" if view.kind is not _PAGES[key]:
+            return replace(view, kind=_PAGES[key], bottom=None)
+        case "v" | "l" | Key.ENTER:
+            return replace(view, kind=PageKind.TRANSCRIPT, bottom=None)
         case _ if key in steps:
-            to = (end if view.bottom is None else view.bottom) + steps[key]
-            return replace(view, bottom=None if to >= end else max(to, top))
+            at = (end if follows else top) if view.bottom is None else view.bottom
+            to = max(min(at + steps[key], end), top)
+            return replace(view, bottom=None if follows and to >= end else to)
         case _:
             return None
 
@@ -329,8 +356,10 @@ def _scroll(view: View, board: Board, key: str) -> View | None:
 def _answer(view: View, board: Board, prompt: Question, key: str) -> Pressed:
     closed = replace(view, prompt=None)
     match prompt.asks:
+        case Asks.QUIT if key == "y":
+            return closed, Leave() if _only_leaves(board) else Quit()
         case Asks.QUIT:
-            return closed, Quit() if key == "y" else None
+            return closed, None
         case Asks.SUSPEND if key == "q":
             return _command(closed, board, key)
         case Asks.SUSPEND:
@@ -354,38 +383,38 @@ def _answer(view: View, board: Board, prompt: Question, key: str) -> Pressed:
 
 
 def _meant(view: View, board: Board, prompt: Question) -> Pressed:
-    """Do what was asked about; whether the goal is to be cancelled is answered by that."""
-    view, deed = _about_a_goal(view, board, prompt.key)
+    """Do what was asked about; cancelling asks its own question."""
+    view, action = _about_a_goal(view, board, prompt.key)
     if view.prompt == Question(Asks.CANCEL, prompt.goal):
         return replace(view, prompt=None), Cancel(prompt.goal)
-    return view, deed
+    return view, action
 
 
 def _paste(view: View, board: Board, pasted: Paste) -> View:
-    """Have a text where one is asked for, in a line; anywhere else it does nothing."""
+    """Insert pasted text where a text is asked for; ignore it elsewhere."""
     prompt = view.prompt
     if prompt is None or not _takes_text(view):
-        return replace(view, message="pasted text is no key: press t first to tell it to a goal")
+        return replace(view, message="pasted text is ignored; press t first to send it to a goal")
     words = "".join(letter for letter in re.sub(r"\s+", " ", pasted) if letter.isprintable())
     return _with(view, board, _added(prompt, words))
 
 
 def _added(prompt: Question, words: str) -> Question:
-    """A text with more in it; all of that or nothing, for nobody would see what is missing at its end."""
+    """Add to a text, all or nothing: a cut end would not be noticed."""
     if (length := len(prompt.text) + len(words)) > LONGEST:
-        return replace(prompt, note=f"{length:,} characters are too many ({LONGEST:,})")
+        return replace(prompt, note=f"too long: {length:,} characters, at most {LONGEST:,}")
     text = prompt.text[: prompt.caret] + words + prompt.text[prompt.caret :]
     return replace(prompt, text=text, caret=prompt.caret + len(words))
 
 
 def _with(view: View, board: Board, typed: Question) -> View:
-    """A filter is heeded while it is typed."""
+    """Apply a filter while it is typed."""
     view = replace(view, prompt=typed)
     return _filtered(replace(view, text=typed.text), board) if typed.asks is Asks.FILTER else view
 
 
 def _typed(prompt: Question, key: str) -> Question:
-    """A line of text after a key."""
+    """Edit a line of text by a key."""
     prompt = replace(prompt, note="")
     text, caret = prompt.text, prompt.caret
     match key:

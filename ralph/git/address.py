@@ -10,13 +10,13 @@ from ralph.git.command import last_line, run_git
 
 
 def clone_path(base: Path, url: str, goal: str) -> Path:
-    """Where the clone of `url` for `goal` stands."""
+    """Return the path of the clone of `url` for `goal`."""
     if (local := local_path(url)) is not None:
         digest = hashlib.sha256(os.fsencode(local.resolve())).hexdigest()[:8]
         return base / "local" / f"{_safe(local.resolve().name)}-{digest}" / goal
     match = re.fullmatch(r"(?:[a-z+]+://)?(?:[^@/]*@)?([^/:]+)(?::\d+(?=/))?[:/]+(.*?)(?:\.git)?/*", url)
     if match is None:
-        raise UsageError(f"{url!r} names no repository", "give a URL, or the path of a repository")
+        raise UsageError(f"{url!r} is not a repository", "pass a URL or the path of a repository")
     return base.joinpath(_safe(match[1]), *map(_safe, filter(None, match[2].split("/"))), goal)
 
 
@@ -28,15 +28,15 @@ def local_path(url: str) -> Path | None:
 
 
 def require_source(url: str) -> str:
-    """What to clone from: an address as it is, a path as the repository it names; refuse a path that names none."""
+    """Return the address to clone from; refuse a path that is not a repository."""
     path = local_path(url)
     if path is None:
         return url
     if not path.is_dir():
-        raise UsageError(f"{path} is not a directory", "give --repo a URL, or the path of a repository")
+        raise UsageError(f"cannot clone {path}: it is not a directory", "pass --repo a URL or the path of a repository")
     status, out, err = run_git(path, "rev-parse", "--absolute-git-dir")
     if status != 0:
-        raise UsageError(f"{path} is not a git repository: {last_line(err)}")
+        raise UsageError(f"cannot clone {path}: not a git repository: {last_line(err)}")
     return out.removesuffix("\n")
 
 
@@ -45,11 +45,11 @@ def _safe(part: str) -> str:
 
 
 def place_of(url: str) -> Path:
-    """Where the mirror of a repository stands, below the directory of all mirrors."""
+    """Return the path of a repository's mirror, relative to the directory of all mirrors."""
     first, *rest = clone_path(Path(), url, "goal").parent.parts
     if port := re.match(r"[a-z+]+://[^/]*:(\d+)(?=/|$)", url):
         first = f"{first}-{port[1]}"  # two servers on one host are two places
     if not rest:
-        raise UsageError(f"{url!r} names no repository", "give a URL, or the path of a repository")
+        raise UsageError(f"{url!r} is not a repository", "pass a URL or the path of a repository")
     whole = Path(first, *rest)
     return whole.with_name(f"{whole.name}.git")

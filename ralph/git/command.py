@@ -1,21 +1,26 @@
 """The only module that runs git: with hooks, fsmonitor, signing and prompts off.
 
-Only clones go through GitPython: importing it takes 98 ms, and its wrapper doubles what an iteration's git calls cost.
-`Repo.index` of GitPython is never used: it runs hooks and is an order of magnitude slower than git on a large tree.
+GitPython reads the progress of clones and fetches (`RemoteProgress`), but does not run them: its `clone_from` (3.1)
+gives git no session of its own and no limit, and nothing can end it while the remote is silent. Importing GitPython
+takes 98 ms, so only calls that last pay for it. `Repo.index` of GitPython is never used: it runs hooks and is an order
+of magnitude slower than git on a large tree.
 """
 
 import functools
 import importlib
 import os
+import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.progress import Reporter, TaskProgress
 from ralph.core.text import exit_words
 from ralph.system import environ
-from ralph.system.programs import ask, loading_outside, outside, run_to_end, user_to_fork_for
+from ralph.system.programs import OutOfTime, loading_outside, outside, run_to_end
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
@@ -29,21 +34,27 @@ _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",  # not ext::, which runs a command
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_EDITOR": "true",
+    "GIT_PROGRESS_DELAY": "0",  # else it is 2 s before a checkout says anything
     "LC_ALL": "C",
 }
 
+
+PATIENT_HTTP = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
+"""Ends an HTTP transfer that was almost stalled for a minute."""
 
 _REPEATABLE = frozenset({
     "cat-file", "commit-tree", "config", "diff", "diff-tree", "fetch", "for-each-ref", "grep", "hash-object", "log",
     "ls-files", "ls-remote", "ls-tree", "merge-base", "merge-tree", "mktree", "rev-list", "rev-parse", "status",
     "symbolic-ref", "var", "write-tree",
 })  # fmt: skip
-"""What asks, or comes to the same when it is done twice."""
+"""Commands that only read, or that can safely run twice."""
 _MOST_TRIES = 3
+_GAVE_UP = 128
+"""Git's own exit code for fatal errors."""
 
 
 class GitKilled(RepoError):
-    """Somebody kills git, or the kernel does for want of memory: nothing is known of the repository by that."""
+    """Git was killed, for example for lack of memory; this says nothing about the repository."""
 
 
 def git_output(root: Path, *args: str) -> str:
@@ -52,7 +63,7 @@ def git_output(root: Path, *args: str) -> str:
 
 
 def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> str:
-    """Return the output of a git that succeeded; say in git's own words why it did not."""
+    """Return git's output, or raise with git's own message."""
     status, out, err = lived(root, args, outcome)
     if status != 0:
         raise RepoError(f"git {_verb(args)} failed in {root}: {last_line(err) or f'exit {status}'}")
@@ -60,9 +71,11 @@ def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) ->
 
 
 def lived(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) -> tuple[int, str, str]:
-    """Return what came of a git that was not killed: only then its exit status means anything."""
+    """Return the outcome unless git was killed: only then its exit status means something."""
     if outcome[0] < 0:
-        raise GitKilled(f"git {_verb(args)} was {exit_words(outcome[0])} in {root}", "is there enough memory?")
+        raise GitKilled(
+            f"git {_verb(args)} was {exit_words(outcome[0])} in {root}", "check that there is enough memory"
+        )
     return outcome
 
 
@@ -72,19 +85,21 @@ def run_git(
     said: bytes | None = None,
     pinned: Mapping[str, str] | None = None,
     limit: float | None = None,
+    report: Reporter | None = None,
 ) -> tuple[int, str, str]:
     """Run git; return its exit status, output and complaints. A session of its own keeps ^C away from it.
 
-    After `limit` seconds it is ended with all that it started, another repository can keep silent for ever; nothing is
-    said to it then. A status below 0 is the signal that has killed it: what can be done twice was tried again before.
+    After `limit` seconds it is stopped with everything that it started: a remote can stay silent for ever. A status
+    below 0 is the signal that killed it, after a retry if the command can safely run twice.
+
+    `report` gets the progress of a git that is called with `heard_by(report)`, and raises to stop it; `limit` then
+    limits silence.
     """
-    if said is not None and limit is not None:
-        raise ValueError("a git that is given something to read is given time, too")
-    outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit)
+    outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit, report=report)
     for _ in range(_MOST_TRIES - 1):
         if outcome[0] >= 0 or not _is_repeatable(args):
             break
-        outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit)
+        outcome = _run_once(root, *args, said=said, pinned=pinned, limit=limit, report=report)
     return outcome
 
 
@@ -99,7 +114,7 @@ def _verb(args: Sequence[str]) -> str:
 
 
 def _command(args: Sequence[str]) -> Sequence[str]:
-    """What git is to do, without what comes before that."""
+    """Return git's command without the global options."""
     for number, arg in enumerate(args):
         is_of_an_option = number > 0 and args[number - 1] in ("-C", "-c")
         if not arg.startswith("-") and not is_of_an_option:
@@ -113,36 +128,22 @@ def _run_once(
     said: bytes | None,
     pinned: Mapping[str, str] | None,
     limit: float | None,
+    report: Reporter | None,
 ) -> tuple[int, str, str]:
     argv = _guarded(root, args)
     environment = {**environ.inherited(), **_settled(root), **(pinned or {})}  # git is looked for on this PATH, too
-    if limit is not None:
-        reply = ask(argv, cwd=Path("/"), environment=environment, limit=limit)
-        return 128 if reply.exit_code is None else reply.exit_code, reply.output, reply.complaints
+    argv[0] = _program(root)
+    hear = None if report is None else _ProgressOfGit(report, environment["PATH"]).hear
     try:
-        status, output, complaints = run_to_end([_program(root), *argv[1:]], environment=environment, said=said)
+        status, output, complaints = run_to_end(argv, environment=environment, said=said, limit=limit, hear=hear)
+    except OutOfTime:
+        return _GAVE_UP, "", f"git did not answer within {limit:g} s"
     except FileNotFoundError as error:
-        raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+        raise UsageError("cannot find git", "install git, and check that it is on PATH") from error
     except OSError as error:
-        raise UsageError(f"git cannot be started: {error.strerror}", "see which git is on PATH, and run it") from error
-    return status, _decoded(output), _decoded(complaints)
-
-
-def run_clone(parent: Path, *args: str) -> tuple[int, str, str]:
-    """Run `git clone` with these arguments; return its exit status, output and complaints."""
-    settled = _settled(parent)
-    _load_gitpython(settled["PATH"])
-    import git
-
-    return git.Git().execute(
-        _guarded(parent, ("clone", *args)),
-        with_extended_output=True,
-        with_exceptions=False,
-        strip_newline_in_stdout=False,
-        env=settled,
-        start_new_session=True,
-        user=user_to_fork_for(),
-    )
+        raise UsageError(f"cannot start git: {error.strerror}", "check the git on PATH: git --version") from error
+    told = _decoded(complaints)
+    return status, _decoded(output), told if report is None else _without_progress(told)
 
 
 def _guarded(root: Path, args: Sequence[str]) -> list[str]:
@@ -155,7 +156,7 @@ def _settled(root: Path) -> Mapping[str, str]:
 
 @functools.cache
 def _program(root: Path) -> str:
-    """Git by its path, so that it is not looked for in folder after folder each time; by its name where it is not."""
+    """Return git's path, which saves searching PATH each time; its name if it is not on PATH."""
     return shutil.which("git", path=_found(root)["PATH"]) or "git"
 
 
@@ -165,25 +166,91 @@ def _decoded(output: bytes) -> str:
 
 
 def _load_gitpython(path: str) -> None:
-    """Import GitPython, which runs git as it is imported, with our PATH; once, for threads share the environment."""
+    """Import GitPython, which runs git during its import, with our PATH; once, as threads share the environment."""
     if "git" not in sys.modules:
         try:
             with environ.searching(path):
                 importlib.import_module("git")
         except ImportError as error:
-            raise UsageError("git was not found", "install git, and see that it is on PATH") from error
+            raise UsageError("cannot find git", "install git, and check that it is on PATH") from error
+
+
+def heard_by(report: Reporter | None) -> tuple[str, ...]:
+    """Return the flags, after `--quiet`, that make a clone, fetch or checkout report its progress."""
+    return () if report is None else ("--no-quiet", "--progress")
+
+
+_SOON = 0.5
+"""Seconds without progress: most calls end earlier, and do not need GitPython."""
+_LONGEST = 4096
+_STEPS = {
+    "COUNTING": "counting", "FINDING_SOURCES": "finding sources", "COMPRESSING": "compressing",
+    "RECEIVING": "receiving", "WRITING": "sending", "RESOLVING": "resolving deltas", "CHECKING_OUT": "writing files",
+}  # fmt: skip
+"""GitPython's names for what git does, and ours."""
+_PROGRESS = re.compile(
+    r"(remote: )?(Enumerating|Counting|Finding|Compressing|Receiving|Writing|Unpacking|Resolving|Updating|Checking)"
+    r" [a-z ]+:\s+\d.*"
+)
+
+
+class _ProgressOfGit:
+    """Reads git's progress lines, and reports them."""
+
+    def __init__(self, report: Reporter, path: str) -> None:
+        self._report, self._path = report, path
+        self._began = time.monotonic()
+        self._rest, self._last = b"", ""
+        self._progress = TaskProgress()
+        self._parse: Callable[[str], None] | None = None
+
+    def hear(self, complaints: bytes) -> None:
+        """Read git's latest output, which may be empty."""
+        *lines, self._rest = re.split(rb"[\r\n]", (self._rest + complaints)[-_LONGEST:])
+        said = (line.decode("utf-8", "replace") for line in reversed(lines))
+        self._last = next((line for line in said if _PROGRESS.fullmatch(line)), self._last)
+        if self._last and time.monotonic() > self._began + _SOON:
+            if self._parse is None:
+                self._parse = self._parser()
+            self._parse(self._last.replace("Updating files", "Checking out files", 1))  # as GitPython 3.1 knows it
+            self._last = ""
+        self._report(self._progress)
+
+    def _parser(self) -> Callable[[str], None]:
+        _load_gitpython(self._path)
+        from git import RemoteProgress
+
+        words = {getattr(RemoteProgress, name): step for name, step in _STEPS.items()}
+
+        def heard(code: int, done: str | float, total: str | float | None = None, message: str = "") -> None:
+            step = words.get(code & RemoteProgress.OP_MASK, "")
+            self._progress = TaskProgress(step, int(done or 0), int(total) if total else None, message)
+
+        class Parser(RemoteProgress):
+            def update(
+                self, op_code: int, cur_count: str | float, max_count: str | float | None = None, message: str = ""
+            ) -> None:
+                heard(op_code, cur_count, max_count, message)
+
+        return Parser().new_message_handler()
+
+
+def _without_progress(complaints: str) -> str:
+    """Return git's messages without its progress lines."""
+    lines = (line.rpartition("\r")[2] for line in complaints.replace("\r\n", "\n").split("\n"))
+    return "\n".join(line for line in lines if not _PROGRESS.fullmatch(line))
 
 
 @functools.cache
 def _found(root: Path) -> Mapping[str, str]:
-    """Where git, what it calls and what it loads are looked for: settled once, before any agent works."""
+    """Return the search path for git and its helpers: decided once, before any agent runs."""
     env = environ.inherited()
-    path = outside(env.get("PATH", os.defpath), root) or os.defpath  # an empty one is where one stands
+    path = outside(env.get("PATH", os.defpath), root) or os.defpath  # an empty one means the current directory
     return {"PATH": path, **loading_outside(env, root)}
 
 
 def last_line(text: str) -> str:
-    """What matters of git's complaints: the last error, else the last line that is no hint."""
+    """Return the important line of git's messages: the last error, else the last line that is not a hint."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("hint:")]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (fatal or lines or [""])[-1]

@@ -1,4 +1,4 @@
-"""A working tree and its branch: uncommitted changes, commits, undoing what a session must not do; and clones."""
+"""A working tree and its branch: uncommitted changes, commits, undoing forbidden changes; and clones."""
 
 import contextlib
 import hashlib
@@ -7,16 +7,17 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
-from ralph.core.run import Committed, Deed, Held, Undone
+from ralph.core.progress import Reporter, TaskProgress, unreported
+from ralph.core.run import Committed, Held, Trespass, Undone
 from ralph.core.secrets import looks_secret, without_login
 from ralph.core.text import both_ends, plural
 from ralph.git.address import require_source
-from ralph.git.command import git_output, last_line, run_clone, run_git, succeeded
+from ralph.git.command import PATIENT_HTTP, git_output, heard_by, last_line, run_git, succeeded
 from ralph.system.files import make_private_directory
 from ralph.system.programs import running_in
 
@@ -28,12 +29,24 @@ _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
 
 _FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
 _LONGEST_LOOK = 20.0
+_LONGEST_SILENCE = 600.0
+"""Seconds after which ralph gives up on a silent remote."""
+_LOOK = 0.1
+"""Seconds between two checks for another git in this tree."""
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
+GoalFiles = Path | tuple[Path, ...]
+"""The file of a goal, or those of a pipeline's stages: the user's, and not part of the work."""
+
+
+def _places(goal: GoalFiles) -> list[Path]:
+    return [each.parent.resolve() / each.name for each in ((goal,) if isinstance(goal, Path) else goal)]
 
 
 @dataclass(frozen=True, slots=True)
 class IterationCommit:
-    """A commit of ralph's: when it was made and what it says."""
+    """A commit by ralph: its time and message."""
 
     sha: str
     at: float
@@ -56,7 +69,7 @@ class Repo:
         return out.strip() if status == 0 else None
 
     def _loose_tip(self) -> str | None:
-        """What the current branch's own file says, which spares a git command each time; None if it has none."""
+        """Read the current branch's own file, which saves a git command; None if it is missing."""
         with contextlib.suppress(OSError):
             tip = (self.git_dir / "refs" / "heads" / self.branch()).read_bytes().decode("ascii", "replace").strip()
             return tip if re.fullmatch(r"[0-9a-f]{40,64}", tip) else None
@@ -67,27 +80,27 @@ class Repo:
         try:
             head = (self.git_dir / "HEAD").read_bytes().decode("utf-8", "replace").strip()
         except OSError as error:
-            raise RepoError(f"{self.root} is no git repository any more: {error.strerror}") from error
+            raise RepoError(f"{self.root} is no longer a git repository: {error.strerror}") from error
         return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
     def hold(self, branch: str, tip: str | None) -> Held:
-        """Put HEAD back on `branch`, and `branch` on top of `tip`, if either was moved; say what had been done.
+        """Put HEAD back on `branch`, and `branch` on top of `tip`, if either moved; return what was undone.
 
-        Index and files stay as they are: what is in the tree is committed by the next iteration.
+        Index and files stay as they are: the next iteration commits the tree.
         """
         undone = self._end_operations()
         if branch and self.branch() != branch:
-            undone.append(Undone(Deed.SWITCHED))
+            undone.append(Undone(Trespass.SWITCHED_BRANCH))
             if tip is not None and not self._exists(f"refs/heads/{branch}"):
                 self._git("update-ref", f"refs/heads/{branch}", tip)
             self._git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
         elif not branch and tip is not None and self.branch():
-            undone.append(Undone(Deed.ATTACHED))
+            undone.append(Undone(Trespass.ATTACHED_HEAD))
             (self.git_dir / "HEAD").write_text(f"{tip}\n")
         if self.head() == tip:
             return Held(tuple(undone))
         if tip is not None and not self._stands_on(tip):
-            undone.append(Undone(Deed.MOVED))
+            undone.append(Undone(Trespass.MOVED_BRANCH))
             self._git("update-ref", "HEAD", tip)
             return Held(tuple(undone))
         return Held(tuple(undone), self.secrets_since(tip))
@@ -98,14 +111,14 @@ class Repo:
         return out.rstrip("\n").rpartition("\n")[2].split()[1:2] == [tip]
 
     def secrets_since(self, tip: str | None) -> tuple[str, ...]:
-        """Name what looks like a secret and was added by a commit after `tip`, whether it is still there or not."""
+        """Name files that look like secrets and were added by a commit after `tip`, even if removed since."""
         what = ("--first-parent", "--diff-merges=first-parent", "--no-renames", "--diff-filter=A", "--name-only")
         # Where there is no commit yet, or `tip` is gone, git complains, and there is nothing to compare with.
         _, out, _ = self._run("log", *what, "--format=", "-z", "HEAD" if tip is None else f"{tip}..HEAD", "--")
         return tuple(dict.fromkeys(path for path in out.split("\0") if looks_secret(path)))
 
     def _end_operations(self) -> list[Undone]:
-        """Forget a merge, rebase or the like that is in progress; its --abort would take iterations off the branch.
+        """End an unfinished merge, rebase or similar; --abort would remove iterations from the branch.
 
         A merge becomes an ordinary commit so: the first parent of an iteration is the one before it.
         """
@@ -113,7 +126,9 @@ class Repo:
         while (operation := self.operation_in_progress()) and operation not in ended:
             self._git(operation, "--quit")
             ended.append(operation)
-        return [Undone(Deed.UNFINISHED, (operation,)) for operation in ended[:1]]  # what follows was a part of it
+        return [
+            Undone(Trespass.UNFINISHED_OPERATION, (operation,)) for operation in ended[:1]
+        ]  # what follows was a part of it
 
     def switch(self, branch: str) -> None:
         """Check `branch` out, creating it at HEAD (or from its remote namesake) if it does not exist."""
@@ -128,8 +143,8 @@ class Repo:
         else:
             self._git("switch", "--quiet", "--create", branch)
 
-    def dirty_paths(self, goal: Path) -> list[str]:
-        """What is changed or untracked, apart from the goal file, `.ralph/` and untracked secrets."""
+    def dirty_paths(self, goal: GoalFiles) -> list[str]:
+        """Return changed and untracked paths, except the goal file, `.ralph/` and untracked secrets."""
         dirty: list[str] = []
         for entry in self._status():
             kind, path = entry[:2], entry[3:]
@@ -137,22 +152,21 @@ class Repo:
                 dirty.append(path)
         return dirty
 
-    def owned(self, base: str | None, goal: Path) -> frozenset[str]:
-        """Those of the goal file and of `.ralph/` that the user had committed: they stay, whatever an agent commits."""
+    def owned(self, base: str | None, goal: GoalFiles) -> frozenset[str]:
+        """Return files of `.ralph/`, and the goal file, that the user committed: they stay committed."""
         if base is None:
             return frozenset()
-        place = goal.parent.resolve() / goal.name
-        paths = [".ralph", *([str(place.relative_to(self.root))] if place.is_relative_to(self.root) else [])]
-        _, out, _ = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", base, "--", *paths)
+        places = [str(place.relative_to(self.root)) for place in _places(goal) if place.is_relative_to(self.root)]
+        _, out, _ = self._run("ls-tree", "-r", "-z", "--name-only", "--full-tree", base, "--", ".ralph", *places)
         return frozenset(path for path in out.split("\0") if path)
 
     def commit_all(
-        self, message: str, goal: Path, owned: Collection[str] = (), *, disturbed: bool = False
+        self, message: str, goal: GoalFiles, owned: Collection[str] = (), *, disturbed: bool = False
     ) -> Committed:
         """Commit everything but untracked secrets, an untracked goal file and untracked files of `.ralph/`.
 
-        Those of the latter that are `owned` are in the commit though the agent has made git forget or ignore them.
-        `disturbed`: it has committed by itself, so that nothing else would tell.
+        Files that are `owned` are committed even if the agent has made git forget or ignore them. `disturbed`: the
+        agent has made commits itself, so the status alone would not show that it removed such a file.
         """
         self.clear_stale_locks()  # the session may have been ended in the middle of a git command of its own
         status = self._status()
@@ -189,15 +203,15 @@ class Repo:
         self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
 
     def _reclaim(self, owned: Collection[str]) -> None:
-        """Have git know again what is the user's and was committed; a rule that ignores it has no say."""
+        """Track the user's committed files again, even if a rule ignores them."""
         present = [path for path in owned if (self.root / path).is_file()]
         if present:
             paths = "\0".join(present).encode("utf-8", "surrogateescape")
             options = ("--force", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul")
             self._git("--literal-pathspecs", "add", *options, said=paths)
 
-    def _unstage(self, status: Sequence[str], goal: Path, owned: Collection[str]) -> list[str]:
-        """Take out of the index what the agent has put there and we would not; name it."""
+    def _unstage(self, status: Sequence[str], goal: GoalFiles, owned: Collection[str]) -> list[str]:
+        """Remove files from the index that the agent added and ralph would not; return them."""
         added = [entry[3:] for entry in status if "A" in entry[:2]]  # " A": announced with `git add --intent-to-add`
         repositories = self._undeclared_repositories(added)
         unwanted = [
@@ -223,7 +237,7 @@ class Repo:
         return [path for path in folders if path in links and path not in declared]
 
     def operation_in_progress(self) -> str:
-        """Name the merge, rebase or the like that is not finished, if there is one: the one around others first."""
+        """Name the unfinished merge, rebase or similar, the outermost first; empty if there is none."""
         marks = {
             "rebase-merge": "rebase", "rebase-apply": "rebase", "MERGE_HEAD": "merge",
             "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert", "sequencer": "cherry-pick",
@@ -235,13 +249,13 @@ class Repo:
         return marks.get(first, "")
 
     def _entries(self) -> frozenset[str]:
-        """What lies in the git directory, looked up in one go."""
+        """List the git directory, in one call."""
         with contextlib.suppress(OSError):
             return frozenset(os.listdir(self.git_dir))  # noqa: PTH208 - names are enough
         return frozenset()
 
     def operation_branch(self) -> str:
-        """The branch that the operation in progress is about: a rebase works beside it, on a detached HEAD."""
+        """Return the branch of the unfinished operation: a rebase works on a detached HEAD."""
         for state in ("rebase-merge", "rebase-apply"):
             with contextlib.suppress(OSError):
                 name = (self.git_dir / state / "head-name").read_text("utf-8", "replace").strip()
@@ -258,6 +272,21 @@ class Repo:
         entries = (entry.split("\n", 2) for entry in out.split("\0") if entry)
         return [IterationCommit(sha, float(at), message) for sha, at, message in entries]
 
+    def holds(self, commit: str, base: str | None) -> bool:
+        """Tell whether HEAD contains the work from `base` to `commit`.
+
+        It has these commits or, after a squash or a rebase, files with the same content.
+        """
+        if self._run("merge-base", "--is-ancestor", commit, "HEAD")[0] == 0:
+            return True
+        worked_on, differ = self._changed_paths(base or _EMPTY_TREE, commit), self._changed_paths(commit, "HEAD")
+        return worked_on is not None and differ is not None and not worked_on & differ
+
+    def _changed_paths(self, one: str, other: str) -> set[str] | None:
+        """The files in which two commits differ; None if one of them is gone."""
+        status, out, _ = self._run("diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", one, other, "--")
+        return set(out.split("\0")) - {""} if status == 0 else None
+
     def last_changed_by_ralph(self, paths: Iterable[str]) -> bool:
         """Tell whether the last commit that changed one of these files is an iteration's, or was made of some.
 
@@ -271,26 +300,28 @@ class Repo:
         status, out, _ = self._run("rev-parse", "--verify", "--quiet", f"{commit}^")
         return out.strip() if status == 0 else None
 
-    def clear_stale_locks(self, patience: float = 0, pause: Callable[[float], None] = time.sleep) -> list[str]:
-        """Remove the locks that a killed git left behind; while a git lives in this tree they are its own.
+    def clear_stale_locks(self, timeout: float = 0, report: Reporter = unreported) -> list[str]:
+        """Remove the locks that a killed git left behind; a git that still runs in this tree keeps its own.
 
-        `patience` is how many seconds such a git is given to end.
+        `timeout` is how many seconds to wait for such a git.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         own = ("index.lock", "HEAD.lock", "packed-refs.lock")
         # With one there, all are looked for: a git that still works may make the next while its end is waited for.
         names = [*(own if self._entries().intersection(own) else ()), f"refs/heads/{self.branch()}.lock"]
         cleared: list[str] = []
         for name in names:
             lock = self.git_dir / name
-            # Not by who has it open: git closes the file while an editor waits for the message.
+            # Not by who has the file open: git closes it while an editor waits for the message.
             while lock.is_file() and (pids := running_in(self.root, "git")):
                 if time.monotonic() >= deadline:
-                    waited = f", and has not ended in {patience:g} s" if patience else ""
+                    waited = f" (waited {timeout:g} s for it)" if timeout else ""
                     raise RepoError(
-                        f"{lock}: git process {pids[0]} works here{waited}", "let it end, then run this again"
+                        f"cannot continue: git process {pids[0]} holds {lock}{waited}",
+                        "wait until it ends, then run this again",
                     )
-                pause(0.1)
+                report(TaskProgress(f"waiting for git process {pids[0]} in this repository"))
+                time.sleep(_LOOK)
             if lock.is_file():
                 lock.unlink(missing_ok=True)
                 cleared.append(name)
@@ -306,8 +337,8 @@ class Repo:
             with path.open("a", encoding="utf-8") as file:
                 file.write(joint + "".join(f"{pattern}\n" for pattern in missing))
 
-    def _is_ours(self, path: str, goal: Path) -> bool:
-        return path.split("/", 1)[0] == ".ralph" or self.root / path == goal.parent.resolve() / goal.name
+    def _is_ours(self, path: str, goal: GoalFiles) -> bool:
+        return path.split("/", 1)[0] == ".ralph" or self.root / path in _places(goal)
 
     def _status(self) -> list[str]:
         """One entry a path that is changed or untracked: two letters, a space, the path."""
@@ -315,7 +346,7 @@ class Repo:
         return [entry for entry in out.split("\0") if entry]
 
     def _run(self, *args: str, said: bytes | None = None) -> tuple[int, str, str]:
-        """Run git on this repository and no other: should its `.git` break, git must not find the one around it."""
+        """Run git on this repository only: if its `.git` breaks, git must not find an outer repository."""
         pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
         return run_git(self.root, *args, said=said, pinned=pinned)
 
@@ -327,9 +358,9 @@ class Repo:
 
 
 def require_branch_name(branch: str) -> None:
-    """Refuse what git would not take for the name of a branch."""
+    """Refuse a name that git would not accept for a branch."""
     if run_git(Path.cwd(), "check-ref-format", "--branch", branch)[0] != 0:
-        raise UsageError(f"{branch!r} is not a branch name")
+        raise UsageError(f"{branch!r} is not a valid branch name")
 
 
 def open_repo(path: Path) -> Repo:
@@ -337,10 +368,12 @@ def open_repo(path: Path) -> Repo:
     status, out, err = run_git(path, "rev-parse", "--path-format=absolute", "--show-toplevel")
     if status != 0:
         if "not a git repository" in err:
-            raise UsageError(f"{path} is not in a git repository", "run `git init` there, or name one with --repo")
+            raise UsageError(
+                f"{path} is not in a git repository", "create one with: git init; or pass another with --repo"
+            )
         if "must be run in a work tree" in err:
             raise UsageError(
-                f"{path} is a git repository without a working tree", "name it with --repo: ralph works in a clone"
+                f"{path} is a git repository without a working tree", "pass it with --repo: ralph then works in a clone"
             )
         raise UsageError(f"git refuses {path}: {last_line(err)}")
     root = Path(out.removesuffix("\n"))
@@ -350,24 +383,27 @@ def open_repo(path: Path) -> Repo:
     return Repo(root, git_dir, has_identity)
 
 
-def clone(url: str, destination: Path) -> Repo:
-    """Clone `url`, or take up the clone that is already there as it is."""
+def clone(url: str, destination: Path, report: Reporter | None = None) -> Repo:
+    """Clone `url`, or use the existing clone as it is. `report` may raise: then nothing is left behind."""
     if not destination.exists():
         source = require_source(url)
         make_private_directory(destination.parent)
         staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
         try:
-            status, _, err = run_clone(destination.parent, "--quiet", "--", source, str(staging / "clone"))
+            new = str(staging / "clone")
+            cloning = (*PATIENT_HTTP, "clone", "--quiet", *heard_by(report), "--", source, new)
+            status, _, err = run_git(destination.parent, *cloning, limit=_LONGEST_SILENCE, report=report)
             if status != 0:
-                said = without_login(last_line(err))
-                shown = without_login(url)
-                raise RepoError(f"cannot clone {shown}: {said}", f"check access with: git ls-remote {shown}")
+                said, address = without_login(last_line(err)), without_login(url)
+                raise RepoError(f"cannot clone {address}: {said}", f"check access: git ls-remote {address}")
             (staging / "clone").rename(destination)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
     repo = open_repo(destination)
     if repo.root != destination.resolve():
-        raise RepoError(f"{destination} is there, but is no clone", "move it away, and run this again")
+        raise RepoError(
+            f"cannot clone to {destination}: it exists, but is not a clone", "move it away, then run this again"
+        )
     return repo
 
 
@@ -377,6 +413,12 @@ def same_tree(root: Path, commits: Sequence[str], other: str) -> bool:
     status, out, _ = run_git(root, "cat-file", "--batch-check=%(objectname)", said=asked)
     tree, *earlier = out.splitlines() or [""]
     return status == 0 and " " not in tree and tree in earlier
+
+
+def committed_text(root: Path, commit: str, path: str) -> str:
+    """Return a file as it is in a commit; empty if it is not there."""
+    status, out, _ = run_git(root, "cat-file", "blob", f"{commit}:{path}")
+    return out if status == 0 else ""
 
 
 def elsewhere(root: Path, branch: str, nested: Sequence[str]) -> str:
@@ -391,7 +433,7 @@ def elsewhere(root: Path, branch: str, nested: Sequence[str]) -> str:
 
 
 def changes(root: Path, base: str | None, most: int) -> str:
-    """All that was changed since `base`: the files with their numbers, then the diff, both ends of it if it is long."""
+    """Return all changes since `base`: the files with line counts, then the diff, shortened in the middle."""
     since = base or _EMPTY_TREE
     _, stat, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--stat=100", since, "HEAD", "--")
     _, diff, _ = run_git(root, "diff", "--no-ext-diff", "--no-textconv", "--no-color", since, "HEAD", "--")
@@ -399,7 +441,7 @@ def changes(root: Path, base: str | None, most: int) -> str:
 
 
 def size_of_changes(root: Path, base: str | None) -> str:
-    """How much was changed since `base`, such as `3 files, +120 -4`; empty if nothing was, or nobody can say."""
+    """Return the size of the changes since `base`, such as `3 files, +120 -4`; empty if none or unknown."""
     args = ("diff", "--no-ext-diff", "--no-textconv", "--shortstat", base or _EMPTY_TREE, "HEAD", "--")
     status, out, _ = run_git(root, *args, limit=_LONGEST_LOOK)
     figures = {noun: int(number) for number, noun in _FIGURE.findall(out)} if status == 0 else {}

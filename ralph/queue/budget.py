@@ -1,4 +1,4 @@
-"""The budget of a queue worker: what all goals together may use while it works, what they have used, what is left."""
+"""The budget of a queue worker: what all goals together may use, what they have used, and the rest."""
 
 import math
 import threading
@@ -10,7 +10,7 @@ from ralph.config import settings
 from ralph.core.goal import parse_goal
 from ralph.core.limits import DUST_USD, Limit, Limits
 from ralph.core.reason import NO_REASON, Cause, Reason
-from ralph.core.text import format_duration, format_money
+from ralph.core.text import format_money
 from ralph.core.usage import Spend
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget
@@ -29,7 +29,7 @@ class BatchBudget:
         self, budget: Budget, goals: Iterable[BatchGoal], passed: Callable[[], float] = clock.monotonic_with_sleep
     ) -> None:
         """`goals` are those of the queue as it is found: what they have used before does not count."""
-        self.budget = budget
+        self.whole = budget
         self._passed = passed
         self._began = passed()
         self._used = {goal.id: Spend(goal.cost_usd, goal.tokens) for goal in goals}
@@ -83,23 +83,22 @@ class BatchBudget:
     @property
     def left(self) -> Budget:
         spent = self.spent
-        return self.budget.without(spent.cost_usd, spent.tokens, self.seconds)
+        return self.whole.without(spent.cost_usd, spent.tokens, self.seconds)
 
     @property
     def reached(self) -> Reason:
         """What is used up; empty: nothing."""
-        whole, left, spent = self.budget, self.left, self.spent
+        whole, left, spent = self.whole, self.left, self.spent
         if whole.cost_usd is not None and left.cost_usd is not None and left.cost_usd <= DUST_USD:
-            used = f"{format_money(spent.cost_usd)} of {format_money(whole.cost_usd)} spent"
-            return _over("--max-cost", used)
+            return Reason(cause=Cause.BUDGET, limit="--max-cost", used=spent.cost_usd, most=whole.cost_usd)
         if whole.tokens is not None and left.tokens == 0:
-            return _over("--max-tokens", f"{spent.tokens:,} of {whole.tokens:,} tokens used")
+            return Reason(cause=Cause.BUDGET, limit="--max-tokens", used=spent.tokens, most=whole.tokens)
         if whole.seconds is not None and left.seconds == 0.0:
-            return _over("--max-time", f"{format_duration(whole.seconds)} have passed")
+            return Reason(cause=Cause.BUDGET, limit="--max-time", most=whole.seconds)
         return NO_REASON
 
     def lend(self, number: int) -> Budget:
-        """What is left, for a goal that starts now: alone, it is held by this as by a limit of its own."""
+        """Return the rest for a goal that starts now: if it runs alone, this is its limit."""
         left = self.left
         self._lent[number] = (left, self._used.get(number, Spend()))
         return left
@@ -115,13 +114,9 @@ class BatchBudget:
         return all_money or (left.tokens is not None and now.tokens - before.tokens >= left.tokens)
 
 
-def _over(limit: str, used: str) -> Reason:
-    return Reason(f"{limit}: {used}", Cause.BUDGET, limit)
-
-
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one attempt may use: its goal's own limits, or what is left of the budget of all if that is less."""
+    """What one attempt may use: its goal's own limits, or the rest of the budget if that is less."""
 
     flags: tuple[str, ...] = ()
     """For `ralph run`; none where the goal's own limits hold as they are written."""
@@ -132,7 +127,7 @@ class Share:
 
 
 def share_of(own: Limits, earlier: Spend, run: Spend, left: Budget) -> Share:
-    """What is left for an attempt at a goal: `earlier` of its runs are over, `run` is what the unfinished one has used.
+    """Return the rest for an attempt at a goal: `earlier` runs are over, `run` is the unfinished one's usage.
 
     A limit on cost or tokens holds for all runs of a goal together, where `ralph run` knows of one only; and there for
     all starts of a run, where the budget counts from now on.
@@ -159,6 +154,8 @@ def share_of(own: Limits, earlier: Spend, run: Spend, left: Budget) -> Share:
     if left.seconds is not None and (own.duration is None or left.seconds < own.duration):
         flags.append(f"{Limit.DURATION}={max(left.seconds, _LEAST_SECONDS):.1f}s")
         lent.add(Limit.DURATION)
+    if lent and own.iterations is not None:  # it may be the default, which a limit in the flags would lift
+        flags.append(f"{Limit.ITERATIONS}={own.iterations}")
     return Share(tuple(flags), frozenset(lent))
 
 

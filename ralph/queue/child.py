@@ -1,13 +1,14 @@
 """One attempt at a goal: a child `ralph run --json` in the goal's clone, heard event by event."""
 
 import contextlib
+import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph.core.errors import RepoError
+from ralph.core.errors import ExitCode, RepoError
 from ralph.core.events import (
     CheckEnded,
     Event,
@@ -15,52 +16,57 @@ from ralph.core.events import (
     RunStarted,
 )
 from ralph.core.goal import worded_anew
+from ralph.core.reason import Cause, Reason
 from ralph.core.records import NotARecord, parse_event
 from ralph.core.status import RunStatus, StatusFold
 from ralph.core.text import both_ends, exit_words, fenced
 from ralph.core.verdict import Verdict
 from ralph.git.command import GitKilled
-from ralph.queue.goals import MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
+from ralph.queue.goals import LIMIT, MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comment
 from ralph.queue.paths import QueuePaths
 from ralph.queue.repos.goal_refs import keep_state
 from ralph.queue.repos.mirror import Mirror
 from ralph.state.journal import read_progress, read_result
 from ralph.system.files import make_private_directory, replace_file
-from ralph.system.leash import Leashed
+from ralph.system.leash import Fault, Leashed, read_fault
 
 _LONGEST_LOG = 6_000
 _LONGEST_REMARK = 4_000
 _NOT_FOR_THE_RUN = ("repo", "branch", "after", "priority", "merge")
-"""Keys of the front matter that the queue has heeded: the run stands in its clone already."""
+"""Front-matter keys that the queue has already applied: the run is in its clone."""
 
+_STALLED = """
+That attempt got nowhere: it repeated itself and changed nothing. Read what it tried, and take another approach. If only
+a person can clear the way, say so instead of trying the same again.
+"""
 _RETRY, _REMARKS = "## Retry context", "## Comments of the user"
 
 
-def told(goal: BatchGoal, comments: Sequence[Comment]) -> str:
-    """The goal file of an attempt."""
+def goal_text(goal: BatchGoal, comments: Sequence[Comment]) -> str:
+    """Return the goal file of an attempt: the goal, how the last attempt failed, and what the user said."""
     more = "\n\n".join(part for part in (_retry_context(goal, comments), _remarks(comments)) if part)
     return worded_anew(goal.text, Path(goal.path), without=_NOT_FOR_THE_RUN, more=more)
 
 
-def was_told(goal: BatchGoal, file: str) -> bool:
-    """Tell whether this is the goal file of an attempt at the goal as it reads now."""
-    text = told(goal, ())
-    return file == text or file.startswith((f"{text}\n{_RETRY}\n", f"{text}\n{_REMARKS}\n"))
+def text_digest(goal: BatchGoal) -> str:
+    """Tell one wording of a goal from another, whatever an attempt adds to it."""
+    return hashlib.sha256(goal_text(goal, ()).encode()).hexdigest()
 
 
 def _retry_context(goal: BatchGoal, comments: Sequence[Comment]) -> str:
     number = goal.attempts - goal.forgiven
-    faults = [comment.text for comment in comments if comment.author == RALPH]
+    faults = [comment for comment in comments if comment.author == RALPH]
     if not faults or (number <= 1 and not goal.forgiven):
         return ""
+    stalled = _STALLED if faults[-1].why.cause is Cause.STALLED else ""
     return f"""{_RETRY}
 
-This is attempt {max(number, 1)} of {MOST_ATTEMPTS}. The working tree holds what the attempts before it have done:
-do not start over, go on from there. This is how the last one ended:
+This is attempt {max(number, 1)} of {MOST_ATTEMPTS}. The working tree contains the work of earlier attempts:
+continue from there, do not start over. This is how the last attempt ended:
 
-{fenced(both_ends(faults[-1], _LONGEST_LOG).strip())}
-
-Run the check. Fix what is red, even if it was red before you came. Never edit the check."""
+{fenced(both_ends(faults[-1].text, _LONGEST_LOG).strip())}
+{stalled}
+Run the check. Fix every failure, even one that was there before you started. Never edit the check."""
 
 
 def _remarks(comments: Sequence[Comment]) -> str:
@@ -70,7 +76,6 @@ def _remarks(comments: Sequence[Comment]) -> str:
     return f"{_REMARKS}\n\n" + "\n\n".join(fenced(text.strip()) for text in said[-10:])
 
 
-_UNUSABLE = 2
 _LONGEST = 4_000
 
 
@@ -91,7 +96,7 @@ class AttemptResult:
     done: str = ""
     """What the run's iterations say of themselves."""
     hint: str = ""
-    """What the user can do about it."""
+    """What the user can do about it, before the goal is tried again."""
     account: str = ""
     """The agent that worked."""
     check: str = ""
@@ -108,14 +113,27 @@ class AttemptResult:
     """It ended because it would have had to wait until then, for longer than it may take."""
     lent: bool = False
     """That limit is the budget's of all goals, and none of its own: it has done nothing wrong."""
+    cause: Cause = Cause.OTHER
+    """What the queue itself has against it, where no run has said anything (`reason`)."""
+    used_iterations: int = 0
+    """How many iterations its run has used over all its starts, failed sessions included."""
+    dossier: str = ""
+    """The dossier of a stalled run, shortened in the middle."""
+
+    @property
+    def known(self) -> Reason:
+        """Why it ended, as a goal's row has it."""
+        of_codes: Mapping[int, Cause] = {LIMIT: Cause.LIMIT, ExitCode.STALLED: Cause.STALLED}
+        cause = of_codes.get(self.exit_code, Cause.OTHER) if self.cause is Cause.OTHER else self.cause
+        return Reason(self.reason, cause, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptKit:
-    """What an attempt works with."""
+class AttemptContext:
+    """What an attempt needs from the worker."""
 
     mirror: Mirror
-    premises: QueuePaths
+    paths: QueuePaths
     env: Mapping[str, str]
     flags: Sequence[str]
     """Flags of `ralph run` beyond those that the goal's own settings make."""
@@ -127,60 +145,60 @@ class AttemptKit:
     """Entered while the child is at work: other threads may then ask it to end."""
 
 
-def hold_attempt(goal: BatchGoal, comments: Sequence[Comment], kit: AttemptKit) -> AttemptResult:
+def run_attempt(goal: BatchGoal, comments: Sequence[Comment], context: AttemptContext) -> AttemptResult:
     """Work on a goal until its child ends, and save what it has committed."""
-    clone, papers = kit.premises.clone(goal), kit.premises.papers(goal)
+    clone, papers = context.paths.clone(goal), context.paths.folder(goal)
     make_private_directory(papers)
-    replace_file(kit.premises.goal_file(goal), told(goal, comments))
+    replace_file(context.paths.goal_file(goal), goal_text(goal, comments))
     # --allow-dirty: what a check of the attempt before left in the clone is no user's work to be spared.
-    argv = [sys.executable, "-P", "-m", "ralph", "run", str(kit.premises.goal_file(goal)), "--json", "--allow-dirty"]
-    heard = _Heard(goal, kit)
+    argv = [sys.executable, "-P", "-m", "ralph", "run", str(context.paths.goal_file(goal)), "--json", "--allow-dirty"]
+    heard = _Heard(goal, context)
     leashed = Leashed(
-        [*argv, *setting_flags(goal.settings), *kit.flags],
+        [*argv, *setting_flags(goal.settings), *context.flags],
         cwd=clone,
-        environment=kit.env,
-        stderr_log=complaints(kit.premises, goal),
+        environment=context.env,
+        stderr_log=stderr_log(context.paths, goal),
     )
-    with leashed as child, kit.at_work(child):
-        for line in child.lines(kit.stop_requests):
+    with leashed as child, context.at_work(child):
+        for line in child.lines(context.stop_requests):
             heard.hear(line)
         exit_code = child.exit_code
-    outcome = _outcome(exit_code if exit_code is not None else 1, heard, kit.premises, goal)
+    outcome = _outcome(exit_code if exit_code is not None else ExitCode.FAILED, heard, context.paths, goal)
     head = ""
     try:
-        head = kit.mirror.save(clone, goal.branch, _kept(goal, kit)) or ""
-    except GitKilled:  # that says nothing of the clone: the next start finds what has ended here (`unheard_end`)
+        head = context.mirror.save(clone, goal.branch, _kept(goal, context)) or ""
+    except GitKilled:  # that says nothing of the clone: the next start finds what has ended here (`missed_end`)
         raise
     except RepoError:  # the agent has broken its clone: what was saved before is what there is
         pass
-    result = read_result(kit.premises.run_directory(goal))
-    if outcome.exit_code == 0 and (not head or result is None or head != result.head):
-        lost = f"it is done, but its last commits cannot be taken over from {clone}"
-        return replace(outcome, exit_code=_UNUSABLE, reason=lost, proven=False)
+    result = read_result(context.paths.run_directory(goal))
+    if outcome.exit_code == ExitCode.DONE and (not head or result is None or head != result.head):
+        lost = f"done, but its last commits cannot be fetched from {clone}"
+        return replace(outcome, exit_code=ExitCode.USAGE, reason=lost, proven=False)
     return replace(outcome, head=head)
 
 
-def unheard_end(goal: BatchGoal, kit: AttemptKit) -> AttemptResult | None:
+def missed_end(goal: BatchGoal, context: AttemptContext) -> AttemptResult | None:
     """The end of a run that is done, where nobody came to write that down: the worker was killed, or its git.
 
     Its child would begin another run, and do everything again. None: it has not come so far, or for another text.
     """
-    result = read_result(kit.premises.run_directory(goal))
-    if not goal.run or result is None or result.run != goal.run or result.exit_code != 0:
+    result = read_result(context.paths.run_directory(goal))
+    if not goal.run or result is None or result.run != goal.run or result.exit_code != ExitCode.DONE:
         return None
-    if not was_told(goal, _text(kit.premises.goal_file(goal))):
+    if goal.run_text != text_digest(goal):
         return None
-    tip = kit.mirror.save(kit.premises.clone(goal), goal.branch, _kept(goal, kit))
+    tip = context.mirror.save(context.paths.clone(goal), goal.branch, _kept(goal, context))
     if tip is None or tip != result.head:
         return None
-    heard = _Heard(goal, kit)
+    heard = _Heard(goal, context)
     heard.begun = True
-    return replace(_outcome(0, heard, kit.premises, goal), head=tip)
+    return replace(_outcome(ExitCode.DONE, heard, context.paths, goal), head=tip)
 
 
-def _kept(goal: BatchGoal, kit: AttemptKit) -> str:
+def _kept(goal: BatchGoal, context: AttemptContext) -> str:
     """What the last commit of the goal's present start is kept as."""
-    return f"{kit.premises.git_name(goal)}/{goal.starts}"
+    return f"{context.paths.git_name(goal)}/{goal.starts}"
 
 
 def setting_flags(settings: Mapping[str, str]) -> list[str]:
@@ -188,29 +206,29 @@ def setting_flags(settings: Mapping[str, str]) -> list[str]:
     return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
 
 
-def complaints(premises: QueuePaths, goal: BatchGoal) -> Path:
+def stderr_log(paths: QueuePaths, goal: BatchGoal) -> Path:
     """Where the child of the goal's present start writes what it complains of."""
-    return premises.papers(goal) / f"start-{goal.starts}.stderr"
+    return paths.folder(goal) / f"start-{goal.starts}.stderr"
 
 
 class _Heard:
     """What a child has said so far."""
 
-    def __init__(self, goal: BatchGoal, kit: AttemptKit) -> None:
+    def __init__(self, goal: BatchGoal, context: AttemptContext) -> None:
         self.run, self.account, self.check = goal.run, "", ""
         self.iterations = 0
         self.begun = False
         self.fold = StatusFold("starting")
-        self._goal, self._kit = goal, kit
+        self._goal, self._context = goal, context
 
     def hear(self, line: bytes) -> None:
         try:
             event, at = parse_event(line)
         except NotARecord:
-            return  # of a newer ralph, or none of ralph's
+            return  # from a newer ralph, or not from ralph
         self.fold.take(event, at)
         self._take_in(event)
-        self._kit.observe(event, self.fold.status)
+        self._context.observe(event, self.fold.status)
 
     def _take_in(self, event: Event) -> None:
         match event:
@@ -221,42 +239,44 @@ class _Heard:
             case IterationEnded():
                 self.iterations += 1
                 with contextlib.suppress(RepoError):  # it is in the clone, and saved with the next one
-                    self._kit.mirror.save(self._kit.premises.clone(self._goal), self._goal.branch, None)
-                    directory = self._kit.premises.run_directory(self._goal)
-                    keep_state(self._kit.mirror, self._goal.branch, directory)
+                    self._context.mirror.save(self._context.paths.clone(self._goal), self._goal.branch, None)
+                    directory = self._context.paths.run_directory(self._goal)
+                    keep_state(self._context.mirror, self._goal.branch, directory)
             case _:
                 pass
 
 
-def _outcome(exit_code: int, heard: _Heard, premises: QueuePaths, goal: BatchGoal) -> AttemptResult:
+def _outcome(exit_code: int, heard: _Heard, paths: QueuePaths, goal: BatchGoal) -> AttemptResult:
     # A child that was refused, or killed before it began, has not removed the result of the start before it.
-    directory = premises.run_directory(goal)
+    directory = paths.run_directory(goal)
     result = read_result(directory) if heard.begun else None
-    why = _why(exit_code, premises, goal)
+    used = len(read_progress(directory).iterations) if result is None else result.iterations + result.failed
+    fault = _fault(exit_code, stderr_log(paths, goal))
     plain = AttemptResult(
-        exit_code, why, run=heard.run, iterations=heard.iterations, end=heard.fold.last_end, account=heard.account,
-        check=heard.check,
+        exit_code, fault.message, run=heard.run, iterations=heard.iterations, end=heard.fold.last_end,
+        account=heard.account, check=heard.check, hint=fault.hint, used_iterations=used,
     )  # fmt: skip
     if result is None or result.exit_code != exit_code:
         return plain
     return replace(
         plain,
         reason=result.reason,
-        hint=result.hint,
-        proven=exit_code == 0 and result.proven,
+        hint=result.todo,
+        proven=exit_code == ExitCode.DONE and result.proven,
         done=_done(directory),
         cost_usd=result.cost_usd,
         tokens=result.tokens,
         limit=result.limit or "",
         not_before=result.not_before,
+        dossier=_dossier(directory) if exit_code == ExitCode.STALLED else "",
     )
 
 
-def _text(path: Path) -> str:
-    """What a file holds, if it is there and can be read."""
+def _dossier(directory: Path) -> str:
+    """Return the dossier of a stalled run for the next attempt."""
     try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
+        return both_ends((directory / "dossier.md").read_text("utf-8", "replace"), _LONGEST)
+    except OSError:  # a run that cannot write one has ended all the same
         return ""
 
 
@@ -266,10 +286,12 @@ def _done(directory: Path) -> str:
     return both_ends("\n".join(f"- {words}" for words in said if words and words != Verdict.DONE), _LONGEST)
 
 
-def _why(exit_code: int, premises: QueuePaths, goal: BatchGoal) -> str:
-    """What a child that left no result has complained of, in a line."""
-    lines = _text(complaints(premises, goal)).splitlines()
-    faults = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+def _fault(exit_code: int, stderr: Path) -> Fault:
+    """Return why a child ended that left no result."""
     if exit_code < 0:
-        return exit_words(exit_code)
-    return faults[-1] if faults else f"ended with exit code {exit_code}"
+        return Fault(exit_words(exit_code))
+    if (fault := read_fault(stderr)) is None:
+        return Fault(f"ended with exit code {exit_code}")
+    # Faults of the settings, and ways out, are lists.
+    ways_out = "; ".join(" ".join(line.split()) for line in fault.hint.splitlines())
+    return Fault(" ".join(fault.message.split()), ways_out)

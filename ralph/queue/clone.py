@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from ralph.core.errors import RepoError
 from ralph.core.text import few
 from ralph.git.command import last_line
 from ralph.queue.repos.mirror import PATIENCE, Mirror
@@ -25,6 +26,8 @@ CLONES, LEFTOVERS = "refs/ralph/clones", "refs/ralph/leftovers"
 _HEX = re.compile(r"[0-9a-f]+")
 _MOST_NAMED = 3
 """Items of a reason that are named; the others are counted."""
+_READ_BY_GIT = frozenset({".git", ".gitignore", ".gitattributes", ".gitmodules"})
+"""What git reads in every folder of a working tree."""
 _REPOSITORY = "160000"
 """How git writes that an entry is the commit of another repository."""
 
@@ -36,6 +39,8 @@ class Obstacle(StrEnum):
     NO_MIRROR = "no mirror"
     BROKEN = "broken"
     NO_BRANCH = "no branch"
+    BLOCKING = "blocking"
+    """A named pipe or a device where git expects a file of its own."""
     WORKTREES = "worktrees"
     COMMITS = "commits"
     REPOSITORIES = "repositories"
@@ -44,14 +49,15 @@ class Obstacle(StrEnum):
 
 
 _WHY = {
-    Obstacle.NO_DIRECTORY: "it is no directory",
-    Obstacle.NO_MIRROR: "its mirror is gone: what is in it is nowhere else",
+    Obstacle.NO_DIRECTORY: "it is not a directory",
+    Obstacle.NO_MIRROR: "its mirror is gone, so its work exists nowhere else",
     Obstacle.BROKEN: "its git repository is broken: {detail}",
-    Obstacle.NO_BRANCH: "it has no branch {detail}, or not all of its history",
-    Obstacle.WORKTREES: "a further working tree of it is in {items}",
+    Obstacle.NO_BRANCH: "branch {detail} or part of its history is missing",
+    Obstacle.BLOCKING: "git would wait forever to read {items}",
+    Obstacle.WORKTREES: "it has another worktree in {items}",
     Obstacle.COMMITS: "{detail}",
-    Obstacle.REPOSITORIES: "a repository of its own is in {items}: its history may be nowhere else",
-    Obstacle.UNREADABLE: "it cannot be looked into {items}",
+    Obstacle.REPOSITORIES: "it contains another repository in {items}, whose history may exist nowhere else",
+    Obstacle.UNREADABLE: "cannot read {items}",
     Obstacle.FILES: "not committed: {items}",
 }
 
@@ -101,6 +107,8 @@ def examine(mirror: Mirror | None, clone: Path, branch: str) -> Found:
         return Found(branch, unsaved=(Unsaved(Obstacle.NO_MIRROR),))
     if clone.is_symlink() or not clone.is_dir():
         return Found(branch, unsaved=(Unsaved(Obstacle.NO_DIRECTORY),))
+    if blocking := _blocking_files(clone):
+        return Found(branch, unsaved=(Unsaved(Obstacle.BLOCKING, blocking),))
     unsaved: list[Unsaved] = []
     status, out, err = mirror.bare.run("ls-remote", "--", str(clone), limit=PATIENCE)
     listed = (line.partition("\t") for line in out.splitlines() if status == 0)
@@ -124,8 +132,37 @@ def examine(mirror: Mirror | None, clone: Path, branch: str) -> Found:
     return Found(branch, tip, refs, tuple(unsaved))
 
 
+_MOST_CHANGED = 20_000
+"""Changed lines of a diff that is read by people; of a larger one, the files alone."""
+_GLANCE = 30.0
+"""Seconds that git has for what is only looked at."""
+_CHANGED_LINES = re.compile(r"(\d+) (?:insertion|deletion)")
+
+
+def changes_in(mirror: Mirror, clone: Path, branch: str, squash: str | None = None) -> str:
+    """Return what a goal changed, read without the clone's settings; empty: nothing.
+
+    Of a merged goal, that is its commit on the base (`squash`); of another, how its branch differs from where it began.
+    """
+    between = f"{squash}^!" if squash is not None else _since_it_began(mirror, clone, branch)
+    comparing = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
+    with seeing_only(clone / ".git" / "objects") as view:
+        size = mirror.bare.git(*comparing, "--shortstat", between, pinned=view.lent())
+        is_large = sum(map(int, _CHANGED_LINES.findall(size))) > _MOST_CHANGED
+        how = ("--stat=200",) if is_large else ()
+        return mirror.bare.git(*comparing, *how, between, pinned=view.lent())
+
+
+def _since_it_began(mirror: Mirror, clone: Path, branch: str) -> str:
+    status, out, _ = mirror.bare.run("ls-remote", "--", str(clone), f"refs/heads/{branch}", limit=_GLANCE)
+    tip = (out.partition("\t")[0] if status == 0 else "") or mirror.tip(branch)
+    if not tip:
+        raise RepoError(f"branch {branch} no longer exists", "it is merged, or not started yet")
+    return f"{mirror.base(branch).tip}...{tip}"
+
+
 def any_tip(mirror: Mirror, branch: str) -> str:
-    """A commit to compare files with where the clone's own cannot be had: any will do."""
+    """Return a commit to compare files with if the clone's own is unavailable: any will do."""
     return mirror.tip(branch) or mirror.base(branch).tip
 
 
@@ -144,6 +181,19 @@ def _beside_commits(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[str, 
         yield Unsaved(Obstacle.FILES, tuple(files))
 
 
+def _blocking_files(clone: Path) -> tuple[str, ...]:
+    """Find named pipes and devices where git expects a file of its own: it would wait for what nobody writes."""
+    found: list[str] = []
+    for folder, _, files in os.walk(clone):
+        in_git = ".git" in Path(folder).relative_to(clone).parts
+        for name in files if in_git else _READ_BY_GIT.intersection(files):
+            with contextlib.suppress(OSError):  # it is gone by now; or a link that leads nowhere
+                mode = (Path(folder) / name).stat().st_mode
+                if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+                    found.append(os.path.relpath(Path(folder) / name, clone))
+    return tuple(sorted(found))
+
+
 def _can_be_read(path: Path) -> bool:
     """Tell whether git can save a path that has changed; one that was deleted is saved as such."""
     try:
@@ -156,7 +206,7 @@ def _can_be_read(path: Path) -> bool:
 
 
 def _linked_repositories(mirror: Mirror, clone: Path, tip: str, pinned: Mapping[str, str]) -> set[str]:
-    """Folders of which the commit names nothing but a commit of another repository, and that hold something.
+    """Return non-empty folders that the commit records only as a commit of another repository.
 
     Neither what is in them nor the history in their `.git` comes along with ours, and git counts them as unchanged.
     """
@@ -174,14 +224,14 @@ def uncommitted(mirror: Mirror, clone: Path, tip: str, seeing: Mapping[str, str]
     """
     with tempfile.TemporaryDirectory(prefix="ralph-index-") as folder:
         pinned = {"GIT_INDEX_FILE": f"{folder}/index", "GIT_WORK_TREE": str(clone), **(seeing or {})}
-        mirror.bare.git("read-tree", tip, pinned=pinned)
-        mirror.bare.run("update-index", "-q", "--refresh", pinned=pinned)
+        mirror.bare.git("read-tree", tip, pinned=pinned, limit=PATIENCE)
+        mirror.bare.run("update-index", "-q", "--refresh", pinned=pinned, limit=PATIENCE)
         comparing = ("diff-files", "--ignore-submodules=all", "--name-only", "-z")
-        changed = mirror.bare.git("-C", str(clone), *comparing, pinned=pinned)
+        changed = mirror.bare.git("-C", str(clone), *comparing, pinned=pinned, limit=PATIENCE)
         # Of `.git/info/exclude` only what ralph itself writes there: an agent could hide its work from us by the rest.
         ours = (f"--exclude={pattern}" for pattern in EXCLUDES)
         listing = ("ls-files", "--others", "--exclude-standard", *ours, "-z")
-        untracked = mirror.bare.git("-C", str(clone), *listing, pinned=pinned)
+        untracked = mirror.bare.git("-C", str(clone), *listing, pinned=pinned, limit=PATIENCE)
     return [path for path in (changed + untracked).split("\0") if path]
 
 
@@ -241,7 +291,7 @@ def _tips(mirror: Mirror, commits: Sequence[str], seeing: Mapping[str, str]) -> 
 def _staged(
     mirror: Mirror, index: Path, commits: Sequence[str], seeing: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str]:
-    """The files in a clone's index that are in none of these commits; or why that cannot be told.
+    """Return the files in a clone's index that are in none of these commits, or why that is unknown.
 
     Also those that the mirror has, but perhaps by chance: `git gc` removes what no ref leads to.
     """
@@ -282,7 +332,7 @@ def _commits(mirror: Mirror, view: Bare) -> tuple[list[str], str]:
     if unindexed or f"{packs}/" in err:
         return own, f"a pack of its objects cannot be read: {unindexed[0] if unindexed else last_line(err)}"
     if name := _named_otherwise(view.path / "objects"):
-        return own, f"its objects are named in a way that is not read here: {name}"
+        return own, f"its objects have names that ralph cannot read: {name}"
     broken = [first for first, second in rows if second == "missing"]
     if not broken and any(line.startswith(("error:", "fatal:")) for line in err.splitlines()):
         return own, f"its objects cannot be read: {last_line(err)}"  # a folder of them
@@ -332,14 +382,14 @@ def lines_of(words: Sequence[str]) -> bytes:
 
 
 def kept_below(clone: Path, branch: str) -> tuple[str, str]:
-    """Where a mirror keeps what only a clone had: commits and the like, and files that were not committed."""
+    """Where a mirror keeps what only a clone had: commits and uncommitted files."""
     return f"{CLONES}/{clone.name}", f"{LEFTOVERS}/{branch}"
 
 
 def kept(bare: Bare, clone: Path, branch: str) -> list[str]:
     """The refs under which a mirror keeps it; a clone of that name in another queue may have left some of them.
 
-    None of a mirror that is broken: whoever asks about a goal is told the rest of it all the same.
+    None for a broken mirror: the rest of a goal's facts are shown anyway.
     """
     status, out, _ = bare.run("for-each-ref", "--format=%(refname)", *kept_below(clone, branch))
     return out.split() if status == 0 else []

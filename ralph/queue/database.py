@@ -1,6 +1,6 @@
 """The database of a queue: a SQLite file or PostgreSQL, opened so that no two writers get in each other's way.
 
-Whoever only reads (`reading`) keeps nobody from anything, and is kept from nothing.
+Readers (`reading`) block nobody, and nobody blocks them.
 """
 
 import contextlib
@@ -18,19 +18,21 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.schema import CreateColumn
 
+from ralph.config.paths import queue_file
 from ralph.core import ndjson
 from ralph.core.errors import QueueError, StateError, UsageError
 from ralph.core.reason import Cause, Reason, earlier_reason
+from ralph.core.records import to_record
 from ralph.core.secrets import without_secrets
 from ralph.system.files import make_private_directory, named_in_faults
 
 if TYPE_CHECKING:
     import sqlite3
 
-VERSION = 5
+VERSION = 7
 
 _WORKER_KEY, _WRITER_KEY = 0x72616C70, 0x72616C71
-"""Advisory locks of PostgreSQL, in the database of the queue: that of its worker, and that of whoever writes."""
+"""Advisory locks of PostgreSQL, in the database of the queue: one for its worker, one for writers."""
 _WHO_HOLDS_IT = """
     select application_name from pg_locks join pg_stat_activity using (pid)
     where locktype = 'advisory' and objid = :key and granted and datname = current_database()
@@ -38,6 +40,9 @@ _WHO_HOLDS_IT = """
 _IS_OURS = "select count(*) from pg_locks where locktype = 'advisory' and objid = :key and pid = pg_backend_pid()"
 _PATIENCE = 10
 """Seconds that a server has to answer."""
+
+_GLANCE = 2
+"""Seconds that it has while a user waits for a shell to complete a word."""
 
 _LOCKED_FOR = 30.0
 """Seconds for which a command waits where another process has locked the file; see `patient`."""
@@ -85,6 +90,7 @@ GOALS = sa.Table(
     sa.Column("seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
     sa.Column("iterations", sa.Integer, nullable=False, default=0, server_default="0"),
     sa.Column("run", sa.Text, nullable=False, default=""),
+    sa.Column("run_text", sa.Text, nullable=False, default="", server_default=""),
     sa.Column("unmerged", sa.Text, nullable=True),
     sa.Column("reason", sa.Text, nullable=False, default=""),
     sa.Column("cancelling", sa.Boolean, nullable=False, default=False),
@@ -124,7 +130,7 @@ MARKS = sa.Table(  # what holds for the queue as a whole, by name
 
 def default_url(ralph_dir: Path) -> str:
     """The queue of someone who set nothing up."""
-    return f"sqlite:///{ralph_dir / 'runs.sqlite'}"
+    return f"sqlite:///{queue_file(ralph_dir)}"
 
 
 def database_file(url: str) -> Path | None:
@@ -160,6 +166,14 @@ def connect(url: str, *, create: bool) -> sa.Engine | None:
     return engine
 
 
+def select_from_server(url: str, statement: str) -> list[tuple[object, ...]]:
+    """Read from a server's database as it is: nothing is created or brought up to date."""
+    options = {"connect_timeout": _GLANCE}
+    engine = sa.create_engine(_parsed(url), connect_args=options, poolclass=sa.NullPool)
+    with faults_named(engine.url), reading(engine).begin() as connection:
+        return [tuple(row) for row in connection.execute(sa.text(statement))]
+
+
 def queue_id(engine: sa.Engine) -> str:
     """The name of a queue that no other has: ids of goals are only good within it."""
     with faults_named(engine.url), reading(engine).begin() as connection:
@@ -184,7 +198,7 @@ class AdvisoryLock:
             self.connection.commit()
         except SQLAlchemyError:
             return False
-        return bool(held)  # a connection that was made anew does not have it
+        return bool(held)  # a new connection does not have it
 
 
 @contextlib.contextmanager
@@ -213,16 +227,18 @@ def faults_named(url: sa.URL) -> Generator[None]:
     try:
         yield
     except PoolTimeout as error:
-        raise QueueError(f"the queue {_shown(url)} cannot be used: too many wait for it", "start again") from error
+        raise QueueError(
+            f"cannot open the queue {_shown(url)}: too many processes are waiting for it", "start again"
+        ) from error
     except DBAPIError as error:
         why = " ".join(str(error.orig).split()).partition(" DETAIL:")[0]
-        hint = _HINTS.get(_refusal(error) or 0, "see that it can be reached and written")
-        raise QueueError(f"the queue {_shown(url)} cannot be used: {without_secrets(why)}", hint) from error
+        hint = _HINTS.get(_refusal(error) or 0, "check that it can be reached and written to")
+        raise QueueError(f"cannot open the queue {_shown(url)}: {without_secrets(why)}", hint) from error
 
 
 _HINTS = {
-    _BUSY: "another process has locked it and does not let go: see which (fuser, lsof), and end that",
-    _FULL: "free some space",
+    _BUSY: "another process keeps it locked: find it with fuser or lsof, and stop it",
+    _FULL: "free some disk space",
 }
 
 
@@ -241,7 +257,8 @@ def still_there(url: sa.URL) -> None:
     """Refuse a file that was moved or removed: what is open still takes everything, and nobody would ever find it."""
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise QueueError(
-            f"the queue is gone: its file was moved or removed ({_shown(url)})", "put it back, or start anew"
+            f"the queue is gone: its file was moved or removed ({_shown(url)})",
+            "put it back, or start with a new queue",
         )
 
 
@@ -256,14 +273,14 @@ def _parsed(url: str) -> sa.URL:
         backend = parsed.get_backend_name()
     except (ArgumentError, NoSuchModuleError) as error:
         raise UsageError(
-            f"--db: {without_secrets(url)!r} is no database", "say sqlite:///PATH or postgresql://..."
+            f"--db: {without_secrets(url)!r} is not a database", "use sqlite:///PATH or postgresql://..."
         ) from error
     if backend == "sqlite" and parsed.database:
         return parsed
     if backend == "postgresql":
         query = {"connect_timeout": str(_PATIENCE), **parsed.query}  # without one a host that is silent hangs us
         return parsed.set(drivername="postgresql+psycopg", query=query)
-    raise UsageError(f"--db: {backend} is no database that ralph can use", "say sqlite:///PATH or postgresql://...")
+    raise UsageError(f"--db: ralph cannot use {backend} databases", "use sqlite:///PATH or postgresql://...")
 
 
 def _shown(url: sa.URL) -> str:
@@ -273,7 +290,7 @@ def _shown(url: sa.URL) -> str:
 
 
 def _set_up_sqlite(engine: sa.Engine) -> None:
-    """Have whoever may write lock the file at his beginning: what he has read must still hold when he writes."""
+    """Lock the file at the start of a write transaction: what it has read must still be true when it writes."""
 
     def connected(connection: object, _record: object) -> None:
         import sqlite3
@@ -351,8 +368,8 @@ def _bring_up_to_date(connection: sa.Connection, url: sa.URL) -> None:
         connection.execute(VERSIONS.insert().values(version=VERSION, queue=uuid.uuid4().hex[:8]))
     elif version > VERSION:
         raise StateError(
-            f"the queue {_shown(url)} is of version {version}; this ralph knows {VERSION}",
-            "use the ralph that wrote it, or another queue with --db",
+            f"cannot open the queue {_shown(url)}: it has version {version}, this ralph supports up to {VERSION}",
+            "use the newer ralph that wrote it, or another queue with --db",
         )
     elif version < VERSION:
         for table in (GOALS, COMMENTS, NEWS):
@@ -378,11 +395,11 @@ def _tell_reasons(connection: sa.Connection) -> None:
     for number, line in connection.execute(sa.select(GOALS.c.id, GOALS.c.reason).where(GOALS.c.why.is_(None))).all():
         if (why := earlier_reason(line)).cause is not Cause.OTHER:
             chosen = GOALS.update().where(GOALS.c.id == number)
-            connection.execute(chosen.values(why=ndjson.encode(why.record())))
+            connection.execute(chosen.values(why=ndjson.encode(to_record(why))))
     remarks = sa.select(COMMENTS.c.id, COMMENTS.c.text).where(COMMENTS.c.author == "ralph", COMMENTS.c.kind.is_(None))
     for number, text in connection.execute(remarks).all():
         chosen = COMMENTS.update().where(COMMENTS.c.id == number)
         if _MERGED_IN in text:
             connection.execute(chosen.values(kind="conflicts"))
         elif ended := _ENDED.match(text):
-            connection.execute(chosen.values(why=ndjson.encode(Reason(ended[1]).record())))
+            connection.execute(chosen.values(why=ndjson.encode(to_record(Reason(ended[1])))))

@@ -26,7 +26,7 @@ from ralph.queue.clone import (
     uncommitted,
     unnamed,
 )
-from ralph.queue.repos.mirror import FETCH, Mirror
+from ralph.queue.repos.mirror import FETCH, PATIENCE, Mirror
 from ralph.queue.repos.remote import seeing_only
 from ralph.system.files import remove_tree
 
@@ -55,20 +55,32 @@ def discard(
     if not os.path.lexists(clone):
         return ""
     found = examine(mirror, clone, branch)
+    if found.has(Obstacle.BLOCKING) and all(
+        any(each.is_part_of(one) for one in agreed or ()) for each in found.unsaved
+    ):
+        found = _without_blocking(mirror, clone, found)
     if more := [each for each in found.unsaved if not any(each.is_part_of(one) for one in agreed or ())]:
         return "; ".join(each.why for each in more)
     if mirror is not None and (why := _save(mirror, clone, found, finished=finished, forced=agreed is not None)):
         return why
     with claim() as ours:
         if not ours:
-            return "it was taken up again"
+            return "it is in use again"
         clone.rename(going)  # first: half removed, by a process that was killed, it would be taken for broken, and stay
     remove_tree(going)
     return ""
 
 
+def _without_blocking(mirror: Mirror | None, clone: Path, found: Found) -> Found:
+    """Remove what git would wait for, which holds nothing, and look at the rest of the clone."""
+    for each in found.unsaved:
+        for item in each.items:
+            (clone / item).unlink(missing_ok=True)
+    return examine(mirror, clone, found.branch)
+
+
 def _save(mirror: Mirror, clone: Path, found: Found, *, finished: bool, forced: bool) -> str:
-    """Take all that can be had of a clone over into the mirror; return why that cannot be."""
+    """Save everything in a clone that can be saved to the mirror; return why it cannot."""
     if found.has(Obstacle.NO_DIRECTORY):
         return ""
     tip = found.tip if finished else mirror.save(clone, found.branch, None)
@@ -105,7 +117,7 @@ def _keep(mirror: Mirror, clone: Path, branch: str, tip: str, paths: Sequence[st
         mirror.bare.git("read-tree", tip, pinned=pinned)
         said = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
         taking = ("-C", str(clone), "update-index", "--add", "--remove", "-z", "--stdin")
-        if mirror.bare.run(*taking, said=said, pinned=pinned)[0] != 0:
+        if mirror.bare.run(*taking, said=said, pinned=pinned, limit=PATIENCE)[0] != 0:
             return None  # a pipe, a file that cannot be read
         tree = mirror.bare.git("write-tree", pinned=pinned).strip()
     who = mirror.upstream.identity(mirror.bare)
@@ -121,7 +133,7 @@ def _take_over(mirror: Mirror, clone: Path, refs: Mapping[str, str], below: str,
     fetching = (*FETCH, "--no-tags", "--", str(clone))
     if has_gaps:
         for each in wanted:
-            mirror.bare.run(*fetching, each)  # what cannot be had like this is taken over without its name
+            mirror.bare.run(*fetching, each)  # what this cannot fetch is saved without its name
     elif wanted:
         mirror.bare.git(*fetching, *wanted)
 
@@ -137,7 +149,7 @@ def _refused(mirror: Mirror, clone: Path, objects: Sequence[str], outcome: tuple
     with seeing_only(clone / ".git" / "objects") as view:
         whole = ("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all")
         is_whole = mirror.bare.run(*whole, said=lines_of(objects), pinned=view.lent())[0] == 0
-    return f"its object {objects[0][:12]} cannot be saved in the mirror: {last_line(err)}" if is_whole else ""
+    return f"cannot save its object {objects[0][:12]} in the mirror: {last_line(err)}" if is_whole else ""
 
 
 def _stamp() -> str:

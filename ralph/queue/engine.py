@@ -20,7 +20,7 @@ _MOST_THREADS = 4096
 Record = Mapping[str, object]
 """What a step leaves behind: JSON, for a later process to read."""
 
-Pursue = Callable[[int, int, bool], None]
+WorkOnGoal = Callable[[int, int, bool], None]
 """Works on a goal, by its number and that of its start; the last: there is only something to merge."""
 
 
@@ -32,12 +32,12 @@ def key(goal: BatchGoal) -> str:
 class Engine(Protocol):
     """What a queue worker asks of an engine."""
 
-    def launch(self, pursue: Pursue) -> set[str]:
+    def launch(self, work_on: WorkOnGoal) -> set[str]:
         """Begin; take up what a worker that is gone was at, and return the keys of it."""
         ...
 
     def start(self, goal: BatchGoal, *, merge_only: bool) -> None:
-        """Have `pursue` work on a goal that was claimed, in a thread of its own; for each of its starts but once."""
+        """Have `work_on` work on a goal that was claimed, in a thread of its own; for each of its starts but once."""
         ...
 
     def step(self, name: str, work: Callable[[], Record]) -> Record:
@@ -53,7 +53,7 @@ class DbosEngine:
         importlib.import_module("sqlalchemy.orm")
         self._url = url
 
-    def launch(self, pursue: Pursue) -> set[str]:
+    def launch(self, work_on: WorkOnGoal) -> set[str]:
         from dbos import DBOS, DBOSPortableJSONSerializer
 
         if database_file(self._url) is not None:
@@ -74,12 +74,12 @@ class DbosEngine:
 
         @DBOS.workflow(name="goal", max_recovery_attempts=1_000_000)  # every dispatch counts, and none is one too many
         def goal_workflow(goal: int, start: int, merge_only: bool) -> None:
-            pursue(goal, start, merge_only)
+            work_on(goal, start, merge_only)
 
         self._workflow = goal_workflow
         DBOS.launch()
         left = DBOS.list_workflows(status=["PENDING", "ENQUEUED"], load_input=False, load_output=False)
-        # There is no other worker (see `sole`): whoever was at this is dead. DBOS itself would never notice (3.3.0).
+        # There is no other worker (see `open.sole_worker`), so the last one is dead. DBOS never notices (3.3.0).
         # Underscored, but the public `resume_workflows` is unconditional: it would also take what somebody is at.
         gone = sorted({found.executor_id for found in left if found.executor_id})
         DBOS._recover_pending_workflows(gone)  # pyright: ignore[reportPrivateUsage]
@@ -98,8 +98,8 @@ class DbosEngine:
         try:
             return DBOS.run_step({"name": name}, work)
         except SQLAlchemyError as error:  # what has been done cannot be written down
-            fault = f"the queue does not take what it is told: {type(error).__name__}"
-            raise QueueError(fault, "see to its database, and start again") from error
+            fault = f"cannot write to the queue: {type(error).__name__}"
+            raise QueueError(fault, "check its database, then start again") from error
 
 
 def _see_to_its_tables(url: str) -> None:

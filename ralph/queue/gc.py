@@ -1,6 +1,7 @@
 """What a queue keeps on this machine: what of it can go, how much room that takes, and why the rest stays."""
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
@@ -13,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ralph.core.errors import RalphError
+from ralph.core.progress import Reporter, TaskProgress, unreported
 from ralph.queue.clone import Unsaved, examine, kept
 from ralph.queue.discard import GOING, discard
 from ralph.queue.goals import BatchGoal, State
@@ -21,8 +23,8 @@ from ralph.queue.repos.mirror import Mirror, clone_named, open_mirror
 from ralph.state.lock import holder
 from ralph.system.files import remove_tree
 
-_OVER = (State.DONE, State.CANCELLED)
-_ELSEWHERE = "{} is a link: what is there may not be ralph's"
+_OVER = (State.DONE, State.UNDONE, State.CANCELLED)
+_ELSEWHERE = "{} is a link: what it points to may not belong to ralph"
 _BLOCK = 512
 """Bytes in what `st_blocks` counts, whatever the file system's own blocks are."""
 
@@ -36,7 +38,7 @@ Without a goal it keeps queue workers away, and tells whether there is none.
 
 
 class What(StrEnum):
-    """What a directory of ralph's is."""
+    """The kind of a directory."""
 
     CLONE = "clone"
     SET_ASIDE = "set aside"
@@ -56,7 +58,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """A file of several names, of which some are here; others may be in a store of packages."""
+    """A file with several names; some are here, others may be in a package store."""
 
     size: int
     names: int
@@ -95,21 +97,25 @@ class Holding:
 class GarbageCollection:
     """Looks through the directories of one queue, and beside them, and removes what can go."""
 
-    premises: QueuePaths
+    paths: QueuePaths
     goals: Mapping[str, BatchGoal]
     """By the names of their clones."""
     served: str = ""
     """Who serves the queue: then only what belongs to goals that are over is nobody's any more."""
 
-    def survey(self) -> list[Holding]:
+    def survey(self, report: Reporter = unreported) -> list[Holding]:
         """Look at everything there is; nothing is written."""
-        return settled([*self._clones(), *self._checkouts(), *self._beside()])
+        found: list[Holding] = []
+        for holding in itertools.chain(self._clones(), self._checkouts(), self._beside()):
+            found.append(holding)
+            report(TaskProgress(detail=f"{len(found):,} seen"))
+        return settled(found)
 
     def forced(self, goals: Sequence[BatchGoal]) -> list[Holding]:
-        """Look at the clones of goals, all of which are to go whatever they hold; ask first whether one is `in_use`."""
-        wanted = {self.premises.clone(goal).name: goal for goal in goals}
+        """Look at the clones of goals that the user wants to remove anyway; ask first whether one is `in_use`."""
+        wanted = {self.paths.clone(goal).name: goal for goal in goals}
         found: list[Holding] = []
-        for path in _inside(self.premises.root / "clones"):
+        for path in _inside(self.paths.root / "clones"):
             half = path.name.startswith(".") and path.name.endswith(GOING)
             name = path.name.removeprefix(".").removesuffix(GOING) if half else path.name
             clone = clone_named(name)
@@ -123,7 +129,7 @@ class GarbageCollection:
         if is_elsewhere(path):
             return Holding(path, what, weight, goes=False, why=_ELSEWHERE.format(path.parent.name), goal=goal)
         if what is What.HALF:
-            return Holding(path, what, weight, goes=True, why="what a process that was cut off has left", goal=goal)
+            return Holding(path, what, weight, goes=True, why="left behind by an interrupted process", goal=goal)
         try:
             found = examine(self._mirror(goal), path, goal.branch)
         except (RalphError, OSError) as error:
@@ -146,7 +152,7 @@ class GarbageCollection:
             if who := self._at_work(goal):
                 return who
             # Of a clone that was set aside, the branch in the mirror may be ahead.
-            finished = goal.state is State.DONE or holding.what is What.SET_ASIDE
+            finished = goal.state in (State.DONE, State.UNDONE) or holding.what is What.SET_ASIDE
             agreed = holding.unsaved if forced else None
             return discard(
                 self._mirror(goal), holding.path, goal.branch,
@@ -161,46 +167,46 @@ class GarbageCollection:
         """The mirror of a clone, and the refs that keep what only clones of that name had; None: it is no clone."""
         if (goal := holding.goal) is None:
             return None
-        bare = open_mirror(self.premises.ralph_dir, goal.repo).bare
+        bare = open_mirror(self.paths.ralph_dir, goal.repo).bare
         return bare.path, frozenset(kept(bare, holding.path, goal.branch) if bare.path.is_dir() else ())
 
     def _clones(self) -> Iterator[Holding]:
-        for path in _inside(self.premises.root / "clones"):
+        for path in _inside(self.paths.root / "clones"):
             if path.name.startswith("."):
-                yield self._passing(path, What.HALF, "what a process that was cut off has left")
+                yield self._passing(path, What.HALF, "left behind by an interrupted process")
                 continue
             name = clone_named(path.name)
             goal, aside = self.goals.get(name), name != path.name
             if goal is None:
-                yield Holding(path, What.UNKNOWN, weigh(path), goes=False, why="no goal of this queue has it")
+                yield Holding(path, What.UNKNOWN, weigh(path), goes=False, why="belongs to no goal of this queue")
                 continue
             why, unsaved = self._why_it_stays(path, goal, aside=aside)
             what = What.SET_ASIDE if aside else What.CLONE
             yield Holding(path, what, weigh(path), not why, why or f"it is {goal.state}", goal, unsaved=unsaved)
 
     def _checkouts(self) -> Iterator[Holding]:
-        for path in _inside(self.premises.checkouts):
-            yield self._passing(path, What.CHECKOUT, "no merge is under way")
+        for path in _inside(self.paths.checkouts):
+            yield self._passing(path, What.CHECKOUT, "left over from a merge")
 
     def _passing(self, path: Path, what: What, why: str) -> Holding:
         """What nobody but a queue worker has to do with."""
-        stays = f"{self.served} serves the queue, and may be at it" if self.served else ""
+        stays = f"{self.served} works on the queue and may be using it" if self.served else ""
         if is_elsewhere(path):
             stays = _ELSEWHERE.format(path.parent.name)
         return Holding(path, what, weigh(path), not stays, stays or why)
 
     def _beside(self) -> Iterator[Holding]:
         """What is never removed, for there is no telling whether anybody needs it."""
-        ralph_dir = self.premises.ralph_dir
+        ralph_dir = self.paths.ralph_dir
         for path in _inside(ralph_dir / "batch"):
-            if path != self.premises.root:
-                yield Holding(path, What.QUEUE, weigh(path), goes=False, why="another queue's: see --db")
-        records = "the records and logs of attempts and runs are never removed"
+            if path != self.paths.root:
+                yield Holding(path, What.QUEUE, weigh(path), goes=False, why="belongs to another queue: see --db")
+        records = "records and logs are never removed"
         reasons = {
-            f"batch/{self.premises.root.name}/goals": (What.RECORDS, records),
+            f"batch/{self.paths.root.name}/goals": (What.RECORDS, records),
             "runs": (What.RECORDS, records),
-            "mirrors": (What.MIRRORS, "the only copies of branches, attempts and what was in clones that are gone"),
-            "clones": (What.CLONES, "where `ralph run --repo` works: what is not pushed is nowhere else"),
+            "mirrors": (What.MIRRORS, "has the only copies of branches, attempts and work from removed clones"),
+            "clones": (What.CLONES, "used by `ralph run --repo`: unpushed work is only there"),
         }
         for name, (what, why) in reasons.items():
             if (ralph_dir / name).is_dir():
@@ -208,7 +214,7 @@ class GarbageCollection:
 
     def _why_it_stays(self, path: Path, goal: BatchGoal, *, aside: bool) -> tuple[str, tuple[Unsaved, ...]]:
         if goal.state not in _OVER:
-            return f"it is {goal.state}" + ("" if aside else ": its next attempt goes on in it"), ()
+            return f"it is {goal.state}" + ("" if aside else ": its next attempt continues in it"), ()
         if who := self._at_work(goal):
             return who, ()
         try:
@@ -227,11 +233,11 @@ class GarbageCollection:
         return f"is {goal.state}, but {who}" if who else ""
 
     def _at_work(self, goal: BatchGoal) -> str:
-        owner = holder(self.premises.run_directory(goal).parent)
-        return "" if owner is None else f"process {owner.pid} on {owner.host} works in it"
+        owner = holder(self.paths.run_directory(goal).parent)
+        return "" if owner is None else f"process {owner.pid} on {owner.host} is working in it"
 
     def _mirror(self, goal: BatchGoal) -> Mirror | None:
-        mirror = open_mirror(self.premises.ralph_dir, goal.repo)
+        mirror = open_mirror(self.paths.ralph_dir, goal.repo)
         return mirror if (mirror.path / "HEAD").is_file() else None
 
 
@@ -257,7 +263,7 @@ def _remove_passing(path: Path, claim: Callable[[], AbstractContextManager[bool]
     going = path.with_name(f".{secrets.token_hex(8)}.going")
     with claim() as ours:
         if not ours:
-            return "a queue worker serves the queue by now, and may be at it"
+            return "a worker has started on the queue and may be using it"
         with contextlib.suppress(FileNotFoundError):  # a worker that came and went has cleared up
             path.rename(going)
     remove_tree(going)

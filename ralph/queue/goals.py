@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ralph.core.errors import UsageError
+from ralph.core.errors import SIGNALLED, ExitCode, UsageError
 from ralph.core.goal import parse_goal
-from ralph.core.reason import NO_REASON, Reason
+from ralph.core.reason import NO_REASON, Cause, Reason
 
 
 class State(StrEnum):
@@ -20,6 +20,8 @@ class State(StrEnum):
     DONE = "done"
     STUCK = "stuck"
     CANCELLED = "cancelled"
+    UNDONE = "undone"
+    """It was merged, and its work was taken out of the base again."""
 
 
 class MergeMode(StrEnum):
@@ -37,9 +39,10 @@ NEXT: Mapping[State, frozenset[State]] = {
     State.RUNNING: frozenset({State.QUEUED, State.DONE, State.STUCK, State.CANCELLED}),
     State.STUCK: frozenset({State.QUEUED, State.CANCELLED}),
     State.CANCELLED: frozenset({State.QUEUED}),
-    State.DONE: frozenset(),
+    State.DONE: frozenset({State.UNDONE}),
+    State.UNDONE: frozenset({State.QUEUED}),
 }
-"""Every transition there is. A goal gets stuck while it is queued when its repository cannot be had."""
+"""Every transition there is. A queued goal gets stuck when its repository is unavailable."""
 
 
 ACTIVE = (State.QUEUED, State.RUNNING)
@@ -65,6 +68,7 @@ class Submission:
     priority: int = 0
     branch: str = ""
     merge: MergeMode | None = None
+    """None: a goal of this name keeps the mode that it has."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Flags for `ralph run`, by the names of settings (`model`, `reasoning`, `max_cost`), that overrule its text."""
     trust_envrc: bool = False
@@ -88,7 +92,7 @@ class BatchGoal:
     updated_at: float
     priority: int = 0
     after: tuple[int, ...] = ()
-    merge: MergeMode | None = None
+    merge: MergeMode = MergeMode.DIRECT
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     attempts: int = 0
     forgiven: int = 0
@@ -112,6 +116,8 @@ class BatchGoal:
     """Those finished, over all starts."""
     run: str = ""
     """The id of the run that it is at, or was last."""
+    run_text: str = ""
+    """Tells which wording of the goal that run was started with; empty: not known."""
     unmerged: Mapping[str, object] | None = None
     """What the attempt that is done has left to be merged."""
     why: Reason = NO_REASON
@@ -128,14 +134,14 @@ class BatchGoal:
         return f"g{self.id}"
 
     @property
-    def reason(self) -> str:
-        """Why it is where it is, in a line."""
-        return self.why.line
-
-    @property
     def attempt(self) -> int:
         """The number of the attempt that it is at, of those that count."""
         return self.attempts - self.forgiven
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run of it has begun: a start can end before that."""
+        return bool(self.run) or self.iterations > 0
 
     @property
     def known_cost(self) -> float | None:
@@ -197,11 +203,10 @@ MOST_ATTEMPTS = 1 + MOST_RETRIES
 MOST_KILLED = 10
 """Starts in a row that may end by somebody's signal without an iteration; then it is taken for the goal's own doing."""
 
-LIMIT, STOPPED = 4, 130
+LIMIT, STOPPED = ExitCode.LIMIT, ExitCode.INTERRUPTED
 """Exit codes: a limit was reached, of a run, or of a batch; somebody has stopped it."""
 
-_DONE, _FAILED, _BUG, _STALLED = 0, 1, 3, 5
-_SIGNALS = frozenset({129, 130, 143})
+_CHARGED = (ExitCode.FAILED, ExitCode.BUG, ExitCode.STALLED)
 
 
 class Fate(StrEnum):
@@ -239,7 +244,7 @@ def require_no_cycle(after: Mapping[int, Sequence[int]], names: Callable[[Sequen
     """Refuse goals that wait for each other; `names` says what these are called."""
     if cycle := find_cycle(after):
         circle = " after ".join(names(cycle))
-        raise UsageError(f"these goals wait for each other: {circle}", "take one of these `after` out")
+        raise UsageError(f"these goals wait for each other: {circle}", "remove one of these `after` entries")
 
 
 def in_order(goals: Iterable[BatchGoal]) -> list[BatchGoal]:
@@ -275,6 +280,10 @@ def whole_order(goals: Sequence[BatchGoal]) -> list[BatchGoal]:
     return [*order, *in_order(left.values())]  # the last ones wait for what is stuck, cancelled or a draft
 
 
+_BRINGS_NOTHING = (State.STUCK, State.CANCELLED, State.UNDONE, State.DRAFT)
+"""States that a goal does not leave unless the user says so."""
+
+
 def waits_in_vain(goals: Sequence[BatchGoal], held_back: Collection[int] = ()) -> dict[int, BatchGoal]:
     """Of the queued goals those that nothing in the queue will bring about: each with the goal that it waits for.
 
@@ -284,7 +293,7 @@ def waits_in_vain(goals: Sequence[BatchGoal], held_back: Collection[int] = ()) -
     place = {number: at for at, number in enumerate(known)}
     followers = _followers(goal for goal in goals if goal.state is State.QUEUED)
     in_vain: dict[int, BatchGoal] = {}
-    hopeless = {goal.id for goal in goals if goal.state in (State.STUCK, State.CANCELLED, State.DRAFT)}
+    hopeless = {goal.id for goal in goals if goal.state in _BRINGS_NOTHING}
     hopeless |= set(held_back)
     wave: Iterable[int] = hopeless
     while True:
@@ -314,21 +323,27 @@ class AttemptEnd:
     """How an attempt's child ended: `exit_code` negative for a signal that it did not live to answer."""
 
     exit_code: int
-    reason: str
     iterations: int = 0
     """Those finished in this start."""
     asked: bool = False
     """It was the queue worker that stopped it, or the budget of all goals that it was given a part of."""
+    has_stalled: bool = False
+    """An earlier one of the attempts that count got nowhere, too."""
 
 
 def fate(goal: BatchGoal, ended: AttemptEnd) -> Fate:
-    """What becomes of a goal whose child has ended; 1, 3 and 5 are charged, a signal is not."""
-    if ended.exit_code == _DONE:
+    """Decide what happens to a goal after its child has ended; 1, 3 and 5 are charged, a signal is not.
+
+    A stalled goal is retried once, with its dossier: a third try would change nothing.
+    """
+    if ended.exit_code == ExitCode.DONE:
         return Fate.MERGE
-    if ended.exit_code < 0 or ended.exit_code in _SIGNALS:
+    if ended.exit_code < 0 or ended.exit_code in SIGNALLED:
         worn_out = not ended.asked and ended.iterations == 0 and goal.killed + 1 >= MOST_KILLED
         return retry_or_stuck(goal) if worn_out else Fate.REQUEUE
-    if ended.exit_code in (_FAILED, _BUG, _STALLED):
+    if ended.exit_code == ExitCode.STALLED and ended.has_stalled:
+        return Fate.STUCK
+    if ended.exit_code in _CHARGED:
         return retry_or_stuck(goal)
     return Fate.STUCK
 
@@ -339,11 +354,22 @@ def retry_or_stuck(goal: BatchGoal) -> Fate:
 
 
 def batch_exit_code(goals: Iterable[BatchGoal]) -> int:
-    """0 if all are done, else 1."""
-    return 0 if all(goal.state is State.DONE for goal in goals) else 1
+    """Return the exit code of a batch: success if all are done."""
+    return ExitCode.DONE if all(goal.state is State.DONE for goal in goals) else ExitCode.FAILED
 
 
 RALPH, USER = "ralph", "user"
+
+
+def failures_of(comments: Sequence[Comment]) -> list[Comment]:
+    """What ralph has noted of failed attempts and merges, oldest first: one for each attempt that was charged."""
+    return [comment for comment in comments if comment.author == RALPH and comment.kind is CommentKind.FAILURE]
+
+
+def has_stalled(goal: BatchGoal, comments: Sequence[Comment]) -> bool:
+    """Tell whether one of the earlier attempts that count got nowhere."""
+    charged = goal.attempt - 1  # without the one that it is at
+    return charged > 0 and any(each.why.cause is Cause.STALLED for each in failures_of(comments)[-charged:])
 
 
 def agent_of(goal: BatchGoal, otherwise: str) -> str:

@@ -1,7 +1,7 @@
 """What goals are asked for: files, directories of them and manifests, read into submissions or refused as a whole.
 
 What is said of one goal in several places counts in this order: the command line, the goal's entry in a manifest, its
-own front matter, the manifest's defaults. Only a repository in an entry counts more than `--repo`; and what a goal
+own front matter, the manifest's defaults. Only a repository in an entry overrides `--repo`; and what a goal
 comes after adds up.
 """
 
@@ -16,8 +16,11 @@ from typing import cast
 from ralph.config import settings
 from ralph.config.files import Folders, goal_in, read_goal, read_text
 from ralph.config.keys import KEYS, MANIFEST, Parser
+from ralph.config.paths import user_config
+from ralph.config.settings import Settings
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError, goal_name
+from ralph.core.progress import Reporter, TaskProgress, unreported
 from ralph.core.text import did_you_mean
 from ralph.git.address import clone_path, local_path, require_source
 from ralph.git.repo import open_repo, require_branch_name
@@ -72,7 +75,7 @@ def read_manifest(path: Path) -> Manifest:
         faults.append("`goal` must be a list of tables: [[goal]]")
         goals = []
     elif not goals:
-        faults.append("it names no goal: write a [[goal]] with a `file` for each")
+        faults.append("no goals: write a [[goal]] table with a `file` for each")
     common = _wishes(cast("dict[str, object]", defaults), _DEFAULTS, "[defaults]", path, faults)
     entries = [
         _entry(table, number, path, faults)
@@ -80,7 +83,7 @@ def read_manifest(path: Path) -> Manifest:
     ]
     if faults:
         told = faults[0] if len(faults) == 1 else "\n" + "\n".join(f"  {fault}" for fault in faults)
-        raise UsageError(f"{path}: {told}", f"the keys of a [[goal]] are {', '.join(_ENTRY)}")
+        raise UsageError(f"{path}: {told}", f"valid keys of a [[goal]]: {', '.join(_ENTRY)}")
     return Manifest(common, tuple(entries))
 
 
@@ -88,18 +91,20 @@ def _tables(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"{path}: no such manifest", "name a batch.toml, a directory of goals, or goals") from None
+        raise UsageError(
+            f"cannot read {path}: no such file", "name a manifest, a folder of goals, or goal files"
+        ) from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # an integer of 5000 digits is a plain ValueError
-        raise UsageError(f"{path}: not TOML: {error}") from error
+        raise UsageError(f"cannot read {path}: not valid TOML: {error}") from error
 
 
 def _entry(table: Mapping[str, object], number: int, path: Path, faults: list[str]) -> ManifestGoal:
     file = table.get("file")
     name = f"goal {number}" + (f" ({file})" if isinstance(file, str) else "")
     if file is None:
-        faults.append(f"{name}: it has no `file`")
+        faults.append(f"{name}: `file` is missing")
     wishes = _wishes(table, _ENTRY, name, path, faults)
     return ManifestGoal(path.parent / file if isinstance(file, str) else path, wishes)
 
@@ -117,7 +122,7 @@ def _wishes(
         except ValueError as fault:
             faults.append(f"{name}: {key}: {fault}")
     if "repo" in table and "repos" in table:
-        faults.append(f"{name}: `repo` and `repos` contradict each other: `repos` is for several")
+        faults.append(f"{name}: use either `repo` or `repos`, not both")
     repos = cast("tuple[str, ...]", values.get("repos") or ((values["repo"],) if "repo" in values else ()))
     return Wishes(
         tuple(dict.fromkeys(repo_from(repo, path.parent) for repo in repos)),
@@ -130,13 +135,13 @@ def _wishes(
 
 def _text(written: object) -> str:
     if not isinstance(written, str) or not written.strip():
-        raise ValueError(f"{written!r} is no text")
+        raise ValueError(f"{written!r} is not a string")
     return written.strip()
 
 
 def _texts(written: object) -> tuple[str, ...]:
     if not isinstance(written, list) or not written:
-        raise ValueError(f"{written!r} is no list of texts")
+        raise ValueError(f"{written!r} is not a list of strings")
     return tuple(_text(item) for item in cast("list[object]", written))
 
 
@@ -199,11 +204,17 @@ class Batch:
 
 
 def read_batch(
-    sources: Sequence[Path], said: Wishes, *, env: Mapping[str, str], here: Path, known: Collection[str] = ()
+    sources: Sequence[Path],
+    said: Wishes,
+    *,
+    env: Mapping[str, str],
+    here: Path,
+    known: Collection[str] = (),
+    report: Reporter = unreported,
 ) -> Batch:
     """Read every source, or name all that is wrong; `said` on the command line, `known` are the names in the queue."""
     settings.load(env=env, flags=said.settings)  # what is wrong for all goals is said once
-    reading = _Reading(env, here, said)
+    reading = _Reading(env, here, said, report)
     for source in sources:
         with reading.faults.collected():
             reading.take(source)
@@ -231,14 +242,15 @@ class _Faults:
             raise self._errors[0]
         if messages:
             lines = "\n".join(f"- {message}" for message in messages)
-            raise UsageError(f"{len(messages)} things are wrong:\n{lines}", "mend them, and run this again")
+            raise UsageError(f"{len(messages)} errors:\n{lines}", "fix them, then run the same command again")
 
 
 class _Reading:
     """The sources as far as they are read."""
 
-    def __init__(self, env: Mapping[str, str], here: Path, said: Wishes) -> None:
+    def __init__(self, env: Mapping[str, str], here: Path, said: Wishes, report: Reporter) -> None:
         self._env = env
+        self._report = report
         self._here = here
         repos = tuple(repo_from(repo, here) for repo in said.repos)
         self._said = replace(said, repos=repos, after=names_in(said.after))
@@ -263,14 +275,12 @@ class _Reading:
 
     def _take_directory(self, directory: Path) -> None:
         if (manifest := directory / NAME).is_file():
-            raise UsageError(
-                f"{directory} has a {NAME} beside its goals", f"name that, {manifest}, or the goals themselves"
-            )
+            raise UsageError(f"{directory} has both a {NAME} and goals", f"name {manifest} or the goal files")
         files = sorted(path for path in directory.glob("*.md") if not path.name.startswith("."))
         passed_over = [file for file in files if file.stem.lower() == "readme" and not _is_goal(file)]
-        self.notes += [f"{file} is passed over: it has no `## Objective`" for file in passed_over]
+        self.notes += [f"skipped {file}: it has no `## Objective` section" for file in passed_over]
         if len(files) == len(passed_over):
-            raise UsageError(f"{directory} holds no goal", "a goal is a Markdown file with an `## Objective`")
+            raise UsageError(f"no goals in {directory}", "a goal is a Markdown file with an `## Objective` section")
         for file in files:
             if file not in passed_over:
                 with self.faults.collected():
@@ -278,6 +288,7 @@ class _Reading:
 
     def _take_goal(self, path: Path, entry: Wishes | None = None, defaults: Wishes | None = None) -> None:
         entry, defaults = entry or Wishes(), defaults or Wishes()
+        self._report(TaskProgress(detail=f"{len(self.submissions):,} read"))
         text = read_text(path)
         goal = goal_in(text, path, self._folders)
         own = _front_matter(goal)
@@ -289,7 +300,9 @@ class _Reading:
             **entry.settings,
             **self._said.settings,
         }
-        settings.load(env=self._env, flags=flags, front_matter=goal.front_matter, goal=goal.path)
+        merge = self._said.merge or entry.merge or (None if own.merge else defaults.merge)
+        written = flags | ({"merge": str(merge)} if merge else {})
+        chosen = settings.load(env=self._env, flags=written, front_matter=goal.front_matter, goal=goal.path)
         by_weight = (self._said, entry, own, defaults)
         after = tuple(dict.fromkeys(name for wishes in by_weight for name in wishes.after))
         for repo in self._repos(goal, (entry, self._said, own, defaults)):
@@ -303,7 +316,7 @@ class _Reading:
                 after,
                 next((wishes.priority for wishes in by_weight if wishes.priority is not None), 0),
                 branch,
-                next((wishes.merge for wishes in by_weight if wishes.merge is not None), None),
+                _merge_said(chosen),
                 flags,
                 self._said.trust_envrc,
                 str(goal.front_matter.get("agent") or ""),
@@ -319,8 +332,8 @@ class _Reading:
                 self._standing = str(open_repo(self._here).root)
             except UsageError as error:
                 raise UsageError(
-                    f"{goal.path}: no repository is named for it, and {error.message}",
-                    "name one with --repo, with `repo:` in its front matter, or in a batch.toml",
+                    f"{goal.path}: no repository is set, and {error.message}",
+                    "set it with --repo, with `repo:` in its front matter, or in a manifest",
                 ) from error
         return (self._standing,)
 
@@ -330,6 +343,12 @@ class _Reading:
             require_source(repo)
             clone_path(Path(), repo, "goal")
             self._sound.add(repo)
+
+
+def _merge_said(chosen: Settings) -> MergeMode | None:
+    """The merge mode that is meant for a goal; what the user's configuration says is for new goals alone."""
+    value = chosen.values.get("merge")
+    return None if value is None or value.source == str(user_config()) else MergeMode(str(value.value))
 
 
 def _is_goal(file: Path) -> bool:
@@ -367,10 +386,10 @@ def _judge_names(submissions: Sequence[Submission], known: Collection[str], faul
         other = first.setdefault((submission.name, submission.repo), submission)
         with faults.collected():
             if other is not submission and other.path == submission.path:
-                raise UsageError(f"{submission.path} is asked for twice", "name it once")
+                raise UsageError(f"{submission.path} is named twice", "name it once")
             if other is not submission:
                 raise UsageError(
-                    f"{other.path} and {submission.path} have one name, {submission.name}, in one repository",
+                    f"{other.path} and {submission.path} have the same name, {submission.name}, in the same repository",
                     "rename one of them",
                 )
     names = {submission.name for submission in submissions} | set(known)
@@ -378,12 +397,12 @@ def _judge_names(submissions: Sequence[Submission], known: Collection[str], faul
         for name in submission.after:
             with faults.collected():
                 if name == submission.name:
-                    raise UsageError(f"{submission.path}: it is to come after itself", "take it out of its own `after`")
+                    raise UsageError(f"{submission.path}: the goal waits for itself", "remove it from its own `after`")
                 if name not in names:
                     raise UsageError(
-                        f"{submission.path}: after {name}: there is no such goal, here or in the queue"
+                        f"{submission.path}: after {name}: no such goal, here or in the queue"
                         + did_you_mean(name, names - {submission.name}),
-                        "name the goals that come first by their files' names, and ask for them, too",
+                        "in `after`, use the file names of goals, and add those goals, too",
                     )
     with faults.collected():
         _refuse_cycle(list(first.values()))

@@ -1,12 +1,12 @@
-"""What a queue worker tells of itself while it works: whoever watches the queue, here or elsewhere, reads this."""
+"""What a queue worker reports while it works, for everyone who watches the queue, here or elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ralph.core import ndjson
-from ralph.core.reason import NextStep
-from ralph.core.records import NotARecord, parse, to_record
+from ralph.core.reason import NO_REASON, NextStep, Reason
+from ralph.core.records import NotARecord, from_record, to_record
 from ralph.queue.goals import BatchGoal
 from ralph.system.notify import Occasion
 
@@ -31,6 +31,9 @@ class GoalStatus:
     """What it costs is named by its agent, or reckoned; else nothing is known of that."""
     before: float = 0.0
     """Seconds that the goal was worked on before that."""
+    max_iterations: int | None = None
+    is_green: bool | None = None
+    """How its last check ended; None: there was none in this attempt."""
 
     def worked(self, now: float) -> float:
         """Seconds that the goal has been worked on."""
@@ -46,7 +49,7 @@ class Budget:
     seconds: float | None = None
 
     def without(self, cost_usd: float, tokens: int, seconds: float) -> "Budget":
-        """What is left of it when so much is used."""
+        """Return the budget less this usage."""
         return Budget(
             None if self.cost_usd is None else max(0.0, self.cost_usd - cost_usd),
             None if self.tokens is None else max(0, self.tokens - tokens),
@@ -67,20 +70,24 @@ class Bulletin:
     spent_usd: float = 0.0
     """What goals have cost since it began."""
     spent_tokens: int = 0
-    sights: Mapping[int, GoalStatus] = field(default_factory=dict[int, GoalStatus])
+    statuses: Mapping[int, GoalStatus] = field(default_factory=dict[int, GoalStatus], metadata={"key": "sights"})
     merging: tuple[int, ...] = ()
     """Goals whose work is being merged, or waits for that, in their order."""
     waits: Mapping[str, float] = field(default_factory=dict[str, float])
     """Accounts whose usage limit is reached, and until when."""
     refused: Mapping[str, int] = field(default_factory=dict[str, int])
     """Accounts that were refused (login, billing), each with the goal that met this."""
-    cautions: tuple[str, ...] = ()
-    """What a person has to see to: what keeps a repository's work from being merged, or a budget from holding."""
+    cautions: tuple[Reason, ...] = ()
+    """Problems for a person to solve: why a repository's work can't be merged, or a budget can't be enforced."""
     unseen: tuple[str, ...] = ()
     """What of the budget ("cost", "tokens") an agent does not name: it cannot hold that one."""
     stopping: bool = False
+    is_settled: bool = False
+    """Nothing is left to do by itself: it stays because somebody watches who may retry what is stuck."""
     seconds: float = 0.0
     """How long it has been at work by `at`, as its budget counts it."""
+    fetching: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The repositories that are being fetched, by their addresses without logins, each with how far that is."""
 
     def elapsed(self, now: float) -> float:
         """How much of the time of its budget is over."""
@@ -91,14 +98,17 @@ class Bulletin:
 
 
 def decoded(text: str) -> Bulletin | None:
-    """Read what `encoded` wrote; None if it is of another ralph, and says something else."""
+    """Read what `encoded` wrote, or None if it is something else. In earlier versions, cautions were plain lines."""
     try:
-        return parse(Bulletin, text)
-    except NotARecord:
+        document = dict(ndjson.mapping(ndjson.decode(text)))
+        cautions = ndjson.sequence(document.get("cautions"))
+        document["cautions"] = [{"line": each} if isinstance(each, str) else each for each in cautions]
+        return from_record(Bulletin, document)
+    except (NotARecord, ndjson.Malformed):
         return None
 
 
-PAUSED = NextStep("paused: what runs goes on, nothing else is started; go on with: ", ("resume",))
+PAUSED = NextStep("paused: running goals continue, no other goal starts; resume with: ", ("resume",))
 
 
 class NewsKind(StrEnum):
@@ -117,6 +127,10 @@ class NewsKind(StrEnum):
     BUDGET = "budget"
     """The budget of the queue worker is used up."""
     NOTE = "note"
+
+
+GREEN = "green"
+"""All that the news of a check that passed says; that of a red one says how it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +152,5 @@ class Worked:
     """How a queue worker has ended."""
 
     exit_code: int
-    over: str = ""
-    """What of the budget was used up, with all that was used in the end; empty: nothing was."""
+    over: Reason = NO_REASON
+    """Which budget was used up, with all that was used in the end; empty: none."""

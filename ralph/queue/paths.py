@@ -29,8 +29,8 @@ class QueuePaths:
         names = (path.name for path in self.root.glob("clones/g*"))
         return {int(found[1]) for name in names if (found := _CLONE.match(name))}
 
-    def papers(self, goal: BatchGoal) -> Path:
-        """What is kept of a goal besides its clone: its text as the agent reads it, complaints, checks."""
+    def folder(self, goal: BatchGoal) -> Path:
+        """Return the folder of a goal's other files: its text for the agent, error logs, checks."""
         return self.root / "goals" / goal.label
 
     def git_name(self, goal: BatchGoal) -> str:
@@ -38,7 +38,7 @@ class QueuePaths:
         return f"{self.root.name}/{goal.label}-{goal.name}"
 
     def goal_file(self, goal: BatchGoal) -> Path:
-        return self.papers(goal) / f"{goal.name}.md"
+        return self.folder(goal) / f"{goal.name}.md"
 
     def run_directory(self, goal: BatchGoal) -> Path:
         """Where the goal's `ralph run` writes."""

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
 from ralph.core.reason import NO_REASON, Cause, Reason, recorded_reason
+from ralph.core.records import to_record
 from ralph.queue.database import GOALS
 from ralph.queue.goals import RALPH, BatchGoal, Comment, CommentKind, MergeMode, State, require_no_cycle
 
@@ -31,7 +32,7 @@ def chosen(connection: sa.Connection, which: sa.ColumnElement[bool]) -> list[Bat
 
 
 def numbered(connection: sa.Connection, numbers: Collection[int]) -> list[BatchGoal]:
-    """The goals of these numbers; one beyond 32 bits, which PostgreSQL would refuse to compare, is no goal's."""
+    """The goals of these numbers; one beyond 32 bits, which PostgreSQL would refuse to compare, belongs to none."""
     possible = [number for number in numbers if number <= _LARGEST_ID]
     return [goal for some in chunks(possible) for goal in chosen(connection, GOALS.c.id.in_(some))]
 
@@ -39,7 +40,7 @@ def numbered(connection: sa.Connection, numbers: Collection[int]) -> list[BatchG
 def one(connection: sa.Connection, number: int) -> BatchGoal:
     row = connection.execute(_GOALS.where(GOALS.c.id == number)).one_or_none()
     if row is None:
-        raise UsageError(f"there is no goal g{number} in the queue", "see them with: ralph-runs list")
+        raise UsageError(f"goal g{number} does not exist", "see them with: ralph-runs list")
     return _goal(row)
 
 
@@ -66,8 +67,8 @@ def written(changes: Mapping[str, object]) -> dict[str, object]:
     values: dict[str, object] = {}
     for name, value in changes.items():
         if isinstance(value, Reason):
-            known = None if value.cause is Cause.OTHER else ndjson.encode(value.record())
-            values |= {"reason": value.line, "why": known}
+            known = None if value.cause is Cause.OTHER else ndjson.encode(to_record(value))
+            values |= {"reason": value.said, "why": known}
         else:
             values[name] = ndjson.encode(value) if name in _WRITTEN_AS_JSON and value is not None else value
     return values
@@ -80,7 +81,8 @@ def _goal(row: Iterable[object]) -> BatchGoal:
     after, merge, settings, unmerged = values["after"], values["merge"], values["settings"], values["unmerged"]
     values["state"] = State(str(values["state"]))
     values["after"] = () if after == _NO_ITEMS else _numbers(str(after))
-    values["merge"] = None if merge is None else MergeMode(str(merge))
+    # Without one, an earlier version queued it, and its workers merged to main by default.
+    values["merge"] = MergeMode.DIRECT if merge is None else MergeMode(str(merge))
     values["settings"] = {} if settings == _NO_SETTINGS else _texts(str(settings))
     values["unmerged"] = None if unmerged is None else ndjson.mapping(ndjson.decode(str(unmerged)))
     why = values["why"]
@@ -88,10 +90,10 @@ def _goal(row: Iterable[object]) -> BatchGoal:
     return BatchGoal(**cast("dict[str, Any]", values))  # the columns are the fields
 
 
-def _reason(line: str, known: str) -> Reason:
-    """What is known of a reason, unless a worker of an earlier version has written another line since."""
+def _reason(said: str, known: str) -> Reason:
+    """Read a reason, unless a worker of an earlier version has written another line since."""
     found = recorded_reason(ndjson.mapping(ndjson.decode(known)))
-    return found if found.line == line else Reason(line)
+    return found if found.said == said else Reason(said)
 
 
 def remark(row: sa.Row[Any]) -> Comment:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ralph.core.errors import QueueError
+from ralph.core.reason import Reason
 from ralph.queue.admission import Admission
 from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import DbosEngine
@@ -17,7 +18,7 @@ from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.scheduler import QueueWorker, WorkOrder
 from ralph.queue.store import Store
-from ralph.queue.worker_state import AccountGate, BulletinWriter, WorkerKit, WorkerRules, WorkerState
+from ralph.queue.worker_state import AccountGate, BulletinWriter, WorkerContext, WorkerRules, WorkerState
 from ralph.system.signals import Signals
 
 _LOCKED_FOR, _ASKED_TO_END = 600.0, 5.0
@@ -34,6 +35,7 @@ def serve(
     agent: str,
     still_sole: Callable[[], bool],
     tell: Callable[[News], None],
+    line_of: Callable[[Reason], str],
     beside: Callable[[Callable[[], Bulletin], Signals], AbstractContextManager[object]],
 ) -> Worked:
     """Work on a queue as its sole worker; the caller has seen to that (`sole_worker`).
@@ -48,34 +50,36 @@ def serve(
             store.publish(news)
         tell(news)
 
-    controls = WorkerState(order.slots, publish)
-    kit = WorkerKit(
+    state = WorkerState(order.slots, publish, line_of)
+    context = WorkerContext(
         store=store,
         engine=DbosEngine(db),
-        premises=place,
-        repositories=Repositories(lambda url: open_mirror(ralph_dir, url), controls.wake),
+        paths=place,
+        repositories=Repositories(lambda url: open_mirror(ralph_dir, url), state.wake, state.task),
         gate=AccountGate(time.time),
-        controls=controls,
+        worker=state,
         rules=rules,
-        purse=BatchBudget(order.budget, store.goals()),
+        budget=BatchBudget(order.budget, store.goals()),
     )
-    posting = BulletinWriter(store, controls, kit.gate, order.slots, kit.purse)
+    bulletin_writer = BulletinWriter(
+        store, state, context.gate, order.slots, context.budget, lambda: context.repositories.fetching
+    )
 
-    with Signals().watched() as signals, beside(posting.bulletin, signals):
-        store.be_patient(lambda: _ASKED_TO_END if signals.count else _patience(kit.purse))
+    with Signals().watched() as signals, beside(bulletin_writer.bulletin, signals):
+        store.be_patient(lambda: _ASKED_TO_END if signals.count else _patience(context.budget))
         worker = QueueWorker(
             order,
-            kit,
-            GoalTask(kit).pursue,
-            admission=Admission(kit, agent),
-            posting=posting,
+            context,
+            GoalTask(context).work_on,
+            admission=Admission(context, agent, order.scope),
+            bulletin_writer=bulletin_writer,
             signals=signals,
             still_sole=still_sole,
         )
         return worker.work()
 
 
-def _patience(purse: BatchBudget) -> float:
-    """How long a lock of somebody else's is waited for: meanwhile nobody sees that the time of the budget is over."""
-    left = purse.left.seconds
+def _patience(budget: BatchBudget) -> float:
+    """Return how long to wait for another process's lock: during that wait nobody checks the budget's time."""
+    left = budget.left.seconds
     return _LOCKED_FOR if left is None else min(_LOCKED_FOR, max(_ASKED_TO_END, left))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from ralph.core.reason import Reason
 from ralph.core.secrets import without_login
 from ralph.core.text import format_duration, format_money, plural
 from ralph.queue.goals import BatchGoal, Comment, CommentKind, GoalFigures, State, waits_in_vain, whole_order
@@ -65,23 +66,23 @@ class Forecast:
             "" if self.seconds is None else _told(self.seconds, format_duration),
         ]
         goals = f"{plural(self.goals, 'goal')} left"
-        return f"{goals}: {', '.join(filter(None, amounts))}; by {self.after} that are done"
+        return f"{goals}: {', '.join(filter(None, amounts))}; estimated from {self.after} done"
 
 
 def forecast(
     goals: Sequence[BatchGoal],
     done: GoalFigures,
     slots: int,
-    sights: Mapping[int, GoalStatus] | None = None,
+    statuses: Mapping[int, GoalStatus] | None = None,
     now: float = 0.0,
 ) -> Forecast | None:
     """Foretell what the goals left will take with so many slots; None: too few are done, or none is left.
 
-    `goals` are those that are queued or running, with those that they come after; others make no difference. `sights`
+    `goals` are those that are queued or running, with those that they come after; others make no difference. `statuses`
     are those at work, as their queue worker saw them at `now`: what they have used is not still to come.
     """
     left = _left(goals)
-    seen = sights or {}
+    seen = statuses or {}
     costs, tokens, times = _enough(done.cost_usd), _enough(done.tokens), _enough(done.seconds)
     if not left or not (costs or tokens or times):
         return None
@@ -98,8 +99,8 @@ def forecast(
 
 
 def foretold(goals: Sequence[BatchGoal], done: GoalFigures, bulletin: Bulletin) -> Forecast | None:
-    """The same for a queue that is worked on, as its worker tells of it."""
-    return forecast(goals, done, bulletin.slots, bulletin.sights, bulletin.at)
+    """The same for a queue with a worker, from the worker's own report."""
+    return forecast(goals, done, bulletin.slots, bulletin.statuses, bulletin.at)
 
 
 def figures_of(goals: Iterable[BatchGoal]) -> GoalFigures:
@@ -111,7 +112,7 @@ def figures_of(goals: Iterable[BatchGoal]) -> GoalFigures:
 
 
 def left_of(bulletin: Bulletin) -> Budget:
-    """What is left of a queue worker's budget."""
+    """Return the rest of a queue worker's budget."""
     return bulletin.budget.without(bulletin.spent_usd, bulletin.spent_tokens, bulletin.seconds)
 
 
@@ -220,11 +221,16 @@ class QueueStats:
         }
 
 
-def tally(goals: Sequence[BatchGoal], agents: Mapping[int, str], comments: Iterable[Comment]) -> QueueStats:
-    """Count; `agents` says who works on each goal, `comments` are all that were made."""
+def tally(
+    goals: Sequence[BatchGoal],
+    agents: Mapping[int, str],
+    comments: Iterable[Comment],
+    line_of: Callable[[Reason], str] = lambda why: why.said,
+) -> QueueStats:
+    """Count; `agents` says who works on each goal, `comments` are all that were made, `line_of` words reasons."""
     done = [goal for goal in goals if goal.state is State.DONE]
     counts = Counter(goal.state for goal in goals)
-    faults = Counter(_fault(said) for said in comments if said.kind is CommentKind.FAILURE)
+    faults = Counter(_fault(said, line_of) for said in comments if said.kind is CommentKind.FAILURE)
     return QueueStats(
         states={state: counts[state] for state in State if counts[state]},
         attempts=dict(sorted(Counter(goal.attempts for goal in done).items())),
@@ -267,7 +273,7 @@ def _grouped(goals: Sequence[BatchGoal], names: Mapping[int, str]) -> dict[str, 
     return {name: _sums(group) for name, group in groups.items()}
 
 
-def _fault(remark: Comment) -> str:
+def _fault(remark: Comment, line_of: Callable[[Reason], str]) -> str:
     """What went wrong, in a line."""
-    lines = (remark.why.line or remark.text).splitlines()
+    lines = (line_of(remark.why) or remark.text).splitlines()
     return next((line.strip() for line in lines if line.strip()), "")

@@ -10,7 +10,9 @@ import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import StateError, UsageError
+from ralph.core.progress import Reporter, unreported
 from ralph.core.reason import NO_REASON, Cause, Reason
+from ralph.core.records import to_record
 from ralph.core.secrets import without_login
 from ralph.core.text import did_you_mean
 from ralph.queue import rows
@@ -26,15 +28,26 @@ from ralph.queue.database import (
     reading,
     still_there,
 )
-from ralph.queue.goals import ACTIVE, RALPH, BatchGoal, Comment, CommentKind, GoalFigures, State, Submission, may_become
+from ralph.queue.goals import (
+    ACTIVE,
+    RALPH,
+    USER,
+    BatchGoal,
+    Comment,
+    CommentKind,
+    GoalFigures,
+    State,
+    Submission,
+    may_become,
+)
 from ralph.queue.news import Bulletin, News, decoded
-from ralph.queue.submit import Submitted, take_in
+from ralph.queue.submit import Submitted, take_in, unknown
 
 _BULLETIN, _PAUSED, _WOKEN = "bulletin", "paused", "woken"
 _MOST_NEWS, _PRUNED_AFTER = 5_000, 500
 """News that are kept, or up to so many more."""
 _ID = re.compile(r"g?([1-9][0-9]{0,17})", re.ASCII)
-_CANCELLED = Reason("cancelled", Cause.CANCELLED)
+_CANCELLED = Reason(cause=Cause.CANCELLED)
 
 
 class Store:
@@ -123,10 +136,22 @@ class Store:
             found = [_meant(word, by_number.get(numbers.get(word, 0)), by_name, connection) for word in words]
         return list({goal.id: goal for goal in found}.values())
 
-    def submit(self, submissions: Sequence[Submission], state: State, *, alone: bool = False) -> list[Submitted]:
-        """Take goals in, all of them or none; `alone`: whoever asks is the only queue worker, and not at work yet."""
+    def submit(
+        self,
+        submissions: Sequence[Submission],
+        state: State,
+        *,
+        alone: bool = False,
+        report: Reporter = unreported,
+    ) -> list[Submitted]:
+        """Add goals, all of them or none; `alone`: the caller is the only queue worker, and not at work yet."""
         with self._transaction() as connection:
-            return take_in(connection, submissions, state, self._now(), alone=alone)
+            return take_in(connection, submissions, state, self._now(), alone=alone, report=report)
+
+    def unknown(self, submissions: Sequence[Submission]) -> list[Submission]:
+        """Return the submissions that have no goal yet."""
+        with self._look() as connection:
+            return unknown(connection, submissions)
 
     def rehearse(self, submissions: Sequence[Submission], state: State) -> list[BatchGoal]:
         """The goals as they would be with these taken in; refused is what would be, and nothing is written."""
@@ -150,8 +175,8 @@ class Store:
         """Take a goal from the state it was seen in to another one; say which. None: somebody was faster.
 
         A goal that the user wants cancelled does not go on when it stops running. `comment` is ralph's remark on it, in
-        the same transaction, and `failure` what it is about, if not its first line; `as_seen`: nobody must have written
-        anything about the goal meanwhile.
+        the same transaction, and `failure` what it is about, if not its first line; `as_seen`: nobody may have written
+        anything about the goal since.
         """
         if not may_become(goal.state, to):
             raise StateError(f"{goal.label} is {goal.state} and cannot become {to}")
@@ -177,7 +202,7 @@ class Store:
 
     def _change(self, connection: sa.Connection, goal: BatchGoal, changes: Mapping[str, object]) -> bool:
         values = {**rows.written(changes), "updated_at": self._now()}
-        # `starts`, too: whoever is at an earlier start of the goal has no say any more
+        # `starts`, too: an earlier start of the goal must not change it any more
         seen = sa.and_(GOALS.c.id == goal.id, GOALS.c.state == goal.state, GOALS.c.starts == goal.starts)
         return connection.execute(GOALS.update().where(seen).values(**values)).rowcount == 1
 
@@ -185,32 +210,36 @@ class Store:
         """Let a draft start."""
         with self._seen_anew(goal) as (connection, now):
             if now.state is not State.DRAFT:
-                over = now.state in (State.STUCK, State.CANCELLED)
-                hint = f"ralph-runs retry {now.label} tries it again" if over else ""
-                raise UsageError(f"{now.label} is no draft: it is {now.state}", hint)
+                over = now.state in (State.STUCK, State.CANCELLED, State.UNDONE)
+                hint = f"retry it with: ralph-runs retry {now.label}" if over else ""
+                raise UsageError(f"cannot queue {now.label}: it is {now.state}, not a draft", hint)
             self._change(connection, now, {"state": State.QUEUED})
         return self.goal(goal.id)
 
     def retry(self, goal: BatchGoal) -> BatchGoal:
         """Try what is stuck or cancelled again, with as many attempts as a new one has."""
         with self._seen_anew(goal) as (connection, now):
-            if now.state not in (State.STUCK, State.CANCELLED):
-                hint = f"ralph-runs queue {now.label} lets it start" if now.state is State.DRAFT else ""
-                raise UsageError(f"{now.label} is {now.state}: only what is stuck or cancelled is tried again", hint)
-            anew = {"forgiven": now.attempts, "killed": 0, "why": NO_REASON, "cancelling": False}
+            if now.state not in (State.STUCK, State.CANCELLED, State.UNDONE):
+                hint = f"queue it with: ralph-runs queue {now.label}" if now.state is State.DRAFT else ""
+                raise UsageError(f"cannot retry {now.label}: it is {now.state}, not stuck, cancelled or undone", hint)
+            anew: dict[str, object] = {"forgiven": now.attempts, "killed": 0, "why": NO_REASON, "cancelling": False}
+            if now.state is State.UNDONE:  # what comes now is another run
+                anew |= {"run": "", **now.closed()}
             self._change(connection, now, {"state": State.QUEUED, **anew})
         return self.goal(goal.id)
 
     def cancel(self, goal: BatchGoal, *, alone: bool = False) -> BatchGoal:
         """Give a goal up; one that runs is stopped by the queue worker, which looks for this.
 
-        `alone`: whoever asks keeps queue workers away, so one that is said to run was cut off, and is given up here;
+        `alone`: the caller keeps queue workers away, so one that is said to run was cut off, and is given up here;
         not if it was at its merge, which may have reached the remote: the next worker looks.
         """
         with self._seen_anew(goal) as (connection, now):
             match now.state:
                 case State.DONE:
-                    raise UsageError(f"{now.label} is done: there is nothing to cancel")
+                    raise UsageError(f"cannot cancel {now.label}: it is done", f"undo it: ralph-runs undo {now.label}")
+                case State.UNDONE:
+                    raise UsageError(f"cannot cancel {now.label}: it is undone")
                 case State.RUNNING if alone and now.unmerged is None:
                     # Another start, which never was: the engine still knows the one that was cut off.
                     changes = {"starts": now.starts + 1, "attempts": now.attempts - 1}
@@ -222,6 +251,13 @@ class Store:
                     pass
                 case _:
                     self._change(connection, now, {"state": State.CANCELLED, "why": _CANCELLED})
+        return self.goal(goal.id)
+
+    def undo(self, goal: BatchGoal, why: Reason, remark: str) -> BatchGoal:
+        """Mark a goal whose work was taken out of its base again; its next attempt reads the remark."""
+        with self._seen_anew(goal) as (connection, now):
+            if now.state is State.DONE and self._change(connection, now, {"state": State.UNDONE, "why": why}):
+                self._comment(connection, goal, USER, remark)
         return self.goal(goal.id)
 
     @contextlib.contextmanager
@@ -236,10 +272,12 @@ class Store:
         with self._transaction() as connection:
             yield connection, rows.one(connection, goal.id)
 
-    def comment(self, goal: BatchGoal, author: str, text: str, kind: CommentKind | None = None) -> None:
-        """Add a remark to a goal."""
+    def comment(
+        self, goal: BatchGoal, author: str, text: str, kind: CommentKind | None = None, why: Reason = NO_REASON
+    ) -> None:
+        """Add a remark to a goal; `why` is what it is about."""
         with self._transaction() as connection:
-            self._comment(connection, goal, author, text, kind)
+            self._comment(connection, goal, author, text, kind, why)
 
     def _comment(
         self,
@@ -251,7 +289,7 @@ class Store:
         why: Reason = NO_REASON,
     ) -> None:
         values = {"goal": goal.id, "at": self._now(), "author": author, "text": text, "kind": kind}
-        known = ndjson.encode(why.record()) if why else None
+        known = ndjson.encode(to_record(why)) if why else None
         connection.execute(COMMENTS.insert().values(**values, why=known))
 
     def comments(self, goal: BatchGoal) -> list[Comment]:
@@ -268,7 +306,7 @@ class Store:
             return [rows.remark(row) for row in found]
 
     def publish(self, news: News) -> None:
-        """Keep what has happened, for whoever watches; of what is long past, nothing."""
+        """Keep recent events for everyone who watches; drop old ones."""
         goal = None if news.goal is None else news.goal.id
         with self._transaction() as connection:
             values = {"at": news.at, "kind": news.kind, "goal": goal, "text": news.text}
@@ -279,7 +317,7 @@ class Store:
                 connection.execute(NEWS.delete().where(NEWS.c.id <= number - _MOST_NEWS))
 
     def news(self, most: int) -> list[tuple[float, str, int | None, str, tuple[str, ...]]]:
-        """The latest news, oldest first: when, of which kind, about which goal, what, and the command it ends in."""
+        """Return the latest news, oldest first: time, kind, goal, text, and the command at its end."""
         with self._look() as connection:
             found = connection.execute(sa.select(NEWS).order_by(NEWS.c.id.desc()).limit(most))
             return [(row.at, row.kind, row.goal, row.text, rows.command(row.command)) for row in found][::-1]
@@ -291,10 +329,10 @@ class Store:
         """
         with self._transaction() as connection:
             self._mark(connection, _BULLETIN, bulletin.encoded())
-            for number, sight in bulletin.sights.items():
+            for number, status in bulletin.statuses.items():
                 trying = (GOALS.c.id == number, GOALS.c.state == State.RUNNING, GOALS.c.unmerged.is_(None))
-                used = {"cost_usd": sight.cost_usd, "tokens": sight.tokens, "seconds": sight.worked(bulletin.at)}
-                told = {"costed": sight.costed, "counted": sight.tokens > 0}
+                used = {"cost_usd": status.cost_usd, "tokens": status.tokens, "seconds": status.worked(bulletin.at)}
+                told = {"costed": status.costed, "counted": status.tokens > 0}
                 used |= {name: True for name, is_told in told.items() if is_told}
                 connection.execute(GOALS.update().where(*trying).values(**used))
 
@@ -392,7 +430,7 @@ def _meant(
         return found[0]
     if found:
         which = ", ".join(f"{goal.label} ({without_login(goal.repo)})" for goal in found)
-        raise UsageError(f"{word} is the name of several goals: {which}", "say which one by its id")
+        raise UsageError(f"several goals are named {word}: {which}", "use its id")
     known = connection.execute(sa.select(GOALS.c.id, GOALS.c.name).order_by(GOALS.c.id))
     near = did_you_mean(word, [candidate for number, name in known for candidate in (f"g{number}", name)])
     raise UsageError(f"there is no goal {word} in the queue{near}", "see them with: ralph-runs list")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import cast
 
@@ -9,33 +10,47 @@ import sqlalchemy as sa
 
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
-from ralph.core.reason import NO_REASON, Cause
+from ralph.core.progress import Reporter, TaskProgress, unreported
+from ralph.core.reason import NO_REASON
 from ralph.core.text import did_you_mean
 from ralph.git.address import place_of
 from ralph.queue import rows
 from ralph.queue.database import GOALS
-from ralph.queue.goals import BatchGoal, State, Submission
+from ralph.queue.goals import BatchGoal, MergeMode, State, Submission
 
-_UPDATED = "updated"
+
+class SubmitChange(StrEnum):
+    """What became of a goal that was added; programs read these words."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    QUEUED = "queued"
+    QUEUED_AGAIN = "queued again"
+    CONTINUES = "goes on"
+    RUNNING = "running already"
+    UNCHANGED = "left as it is"
+    DONE = "done already"
+    UNDONE = "undone"
+    """It was taken out again: only `retry` does it once more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A goal that was asked for, and what came of that: added, updated, queued again, or left as it is."""
+    """A goal that was added, and what became of it."""
 
     goal: BatchGoal
-    what: str
+    what: SubmitChange
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
-    """What is to be done, in a word for the user, and what is written for it."""
+    """What to do with a goal that is added, and what to write for it."""
 
-    what: str
+    what: SubmitChange
     new: bool = False
     changes: Mapping[str, object] = field(default_factory=dict[str, object])
-    if_moved: str = ""
-    """The word instead, if the goal is to come after others than before."""
+    if_moved: SubmitChange | None = None
+    """What it is instead if the goal comes after others than before."""
 
 
 class Register:
@@ -50,7 +65,7 @@ class Register:
         self._branches: set[tuple[Path, str]] = set()
 
     def enter(self, number: int, name: str, repo: str, branch: str) -> None:
-        """Add a goal; later ones of the same name count more."""
+        """Add a goal; it replaces earlier ones of the same name."""
         place = self._place(repo)
         self._numbers.setdefault(name, {}).setdefault(place, []).append(number)
         self._branches.add((place, branch))
@@ -84,19 +99,28 @@ class Register:
 
 
 def take_in(
-    connection: sa.Connection, submissions: Sequence[Submission], state: State, now: float, *, alone: bool
+    connection: sa.Connection,
+    submissions: Sequence[Submission],
+    state: State,
+    now: float,
+    *,
+    alone: bool,
+    report: Reporter = unreported,
 ) -> list[Submitted]:
     """Take goals in, in a transaction of the caller's; `alone`: nobody is at work on any goal."""
     register = _register(connection, submissions)
-    numbered = [(asked, *_take_in_one(connection, register, asked, state, now, alone=alone)) for asked in submissions]
+    numbered: list[tuple[Submission, int, SubmitResult]] = []
+    for asked in submissions:
+        numbered.append((asked, *_take_in_one(connection, register, asked, state, now, alone=alone)))
+        report(TaskProgress("goals", len(numbered), len(submissions)))
     before = rows.by_id(rows.numbered(connection, {number for _, number, _ in numbered}))
-    said: list[tuple[int, str]] = []
+    said: list[tuple[int, SubmitChange]] = []
     for asked, number, found in numbered:
         after = _resolved(asked, register, number, connection)
         moved = after != before[number].after
         if moved:
             rows.change(connection, number, {"after": ndjson.encode(list(after))})
-        said.append((number, (found.if_moved if moved else "") or found.what))
+        said.append((number, (found.if_moved if moved else None) or found.what))
     if any(asked.after for asked in submissions):  # without one, no circle can be new
         rows.refuse_cycle(connection)
     known = rows.by_id(rows.numbered(connection, before.keys()))
@@ -131,32 +155,34 @@ def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: b
     Nothing is done twice: what is done with the same text stays done. `alone`: no queue worker is at work, so whatever
     is said to be running was cut off.
     """
+    merge = asked.merge or (MergeMode.DIRECT if there is None else there.merge)
     said: dict[str, object] = {
         "title": asked.title,
         "text": asked.text,
         "path": asked.path,
         "repo": asked.repo,  # another spelling of the same, with another password say
         "priority": asked.priority,
-        "merge": asked.merge,
+        "merge": merge,
         "settings": dict(asked.settings),
         "trust_envrc": asked.trust_envrc,
         "agent": asked.agent,
     }
     if there is None:
-        return SubmitResult("added", new=True, changes=said)
-    if there.state is State.DONE:
-        done = there.text == asked.text  # with which model, or within which limits, does not make it another goal
-        return SubmitResult(_done_already(there)) if done else SubmitResult("added", new=True, changes=said)
+        return SubmitResult(SubmitChange.ADDED, new=True, changes=said)
+    if there.state in (State.DONE, State.UNDONE):
+        same = there.text == asked.text  # with which model, or within which limits, does not make it another goal
+        what = SubmitChange.DONE if there.state is State.DONE else SubmitChange.UNDONE
+        return SubmitResult(what) if same else SubmitResult(SubmitChange.ADDED, new=True, changes=said)
     same = (there.text, dict(there.settings)) == (asked.text, dict(asked.settings))
-    wished, had = ((goal.priority, goal.merge, goal.trust_envrc) for goal in (asked, there))
-    updated = not same or wished != had
+    had = (there.priority, there.merge, there.trust_envrc)
+    updated = not same or had != (asked.priority, merge, asked.trust_envrc)
     if there.state is State.RUNNING and same:
         kept = {name: said[name] for name in ("repo", "priority", "merge", "trust_envrc")}
-        what = "goes on" if alone or there.cancelling else "running already"
+        what = SubmitChange.CONTINUES if alone or there.cancelling else SubmitChange.RUNNING
         return SubmitResult(what, changes={**kept, "cancelling": False})
     if there.state is State.RUNNING and not alone:
         raise UsageError(
-            f"{asked.name} runs as {there.label}, with another text",
+            f"cannot update {asked.name}: {there.label} is running with another text",
             f"cancel it first: ralph-runs cancel {there.label}; or add the new text as a comment",
         )
     if not same and there.unmerged is not None:  # what is to be merged was done for another text: that run is over
@@ -164,19 +190,25 @@ def submit(asked: Submission, there: BatchGoal | None, state: State, *, alone: b
     if there.state is State.RUNNING:
         charged = there.attempts - (there.unmerged is None)
         said |= {"state": State.QUEUED, "starts": there.starts + 1, "attempts": charged, "cancelling": False}
-        return SubmitResult(_UPDATED, changes=said)
+        return SubmitResult(SubmitChange.UPDATED, changes=said)
     if state is State.DRAFT:
-        return SubmitResult(_UPDATED if updated else "left as it is", changes=said, if_moved=_UPDATED)
+        return SubmitResult(
+            SubmitChange.UPDATED if updated else SubmitChange.UNCHANGED, changes=said, if_moved=SubmitChange.UPDATED
+        )
     if there.state in (State.STUCK, State.CANCELLED):
         said |= {"state": State.QUEUED, "forgiven": there.attempts, "killed": 0, "why": NO_REASON, "cancelling": False}
-        return SubmitResult("queued again", changes=said)
-    return SubmitResult(_UPDATED if updated else "queued", changes=said | {"state": State.QUEUED}, if_moved=_UPDATED)
+        return SubmitResult(SubmitChange.QUEUED_AGAIN, changes=said)
+    return SubmitResult(
+        SubmitChange.UPDATED if updated else SubmitChange.QUEUED,
+        changes=said | {"state": State.QUEUED},
+        if_moved=SubmitChange.UPDATED,
+    )
 
 
-def _done_already(goal: BatchGoal) -> str:
-    """What is said of a goal that is done; its work is not on the base branch if its mode was another than direct."""
-    elsewhere = goal.why.cause in (Cause.KEPT, Cause.PUSHED)
-    return f"done already; {goal.why.cause} as {goal.branch}, not merged" if elsewhere else "done already"
+def unknown(connection: sa.Connection, submissions: Sequence[Submission]) -> list[Submission]:
+    """Return the submissions that have no goal in the queue yet."""
+    register = _register(connection, submissions)
+    return [asked for asked in submissions if register.latest(asked.name, asked.repo) is None]
 
 
 def _register(connection: sa.Connection, submissions: Sequence[Submission]) -> Register:
@@ -204,8 +236,8 @@ def _resolved(asked: Submission, register: Register, number: int, connection: sa
         if not parents:
             near = did_you_mean(name, rows.names(connection))
             raise UsageError(
-                f"{asked.path}: `after` names {name}, which is no goal in the queue{near}",
-                "add that one first, or with this one",
+                f"{asked.path}: `after` names {name}, which is not in the queue{near}",
+                "add that goal first, or with this one",
             )
         found += parents
     return tuple(dict.fromkeys(found))

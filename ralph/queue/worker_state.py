@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ralph.core.errors import RalphError
+from ralph.core.fallback import NO_FALLBACK, Fallback
+from ralph.core.progress import Reporter, TaskProgress
 from ralph.core.reason import NO_REASON, Reason
 from ralph.core.status import RunStatus
-from ralph.core.text import instant, local_time
+from ralph.core.text import format_duration, instant
 from ralph.core.usage import Spend
 from ralph.queue.budget import BatchBudget
 from ralph.queue.engine import Engine
@@ -23,6 +25,8 @@ from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.store import Store
 from ralph.system.notify import Occasion
 
+_SOON = 1.0
+"""Seconds before a task is reported: most end earlier."""
 MOMENT = 0.5
 """Seconds after which a thread that waits looks whether it is asked to end."""
 
@@ -32,13 +36,8 @@ class WorkerRules:
     """What holds for every goal of a queue worker."""
 
     env: Mapping[str, str]
-    merge: MergeMode = MergeMode.DIRECT
-    """How, for goals that do not say."""
     merge_unproven: bool = False
-
-    def mode(self, goal: BatchGoal) -> MergeMode:
-        """How a goal's work is merged."""
-        return goal.merge or self.merge
+    fallback: Fallback = NO_FALLBACK
 
     def merges_only(self, goal: BatchGoal) -> bool:
         """Tell whether all that is left to do for a goal is to merge what it has."""
@@ -46,14 +45,14 @@ class WorkerRules:
 
     def allow(self, goal: BatchGoal, *, proven: bool) -> bool:
         """Tell whether work may go where its mode says: the base takes nothing unproven unless that is wanted."""
-        return proven or self.merge_unproven or self.mode(goal) is not MergeMode.DIRECT
+        return proven or self.merge_unproven or goal.merge is not MergeMode.DIRECT
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
     """A goal at work: where its run stands, and what the goal has used by now, its open session included."""
 
-    standing: RunStatus
+    status: RunStatus
     cost_usd: float
     tokens: int
     started: float
@@ -61,6 +60,9 @@ class Live:
     """What the goal had used before this start."""
     seconds: float = 0.0
     """How long it had been worked on before."""
+    max_iterations: int | None = None
+    is_green: bool | None = None
+    """How its last check ended."""
 
 
 class ChildRun(Protocol):
@@ -74,7 +76,10 @@ class ChildRun(Protocol):
 class WorkerState:
     """The scheduler's marks. Threads read them and leave their own; nobody waits for anybody here."""
 
-    def __init__(self, slots: int, tell: Callable[[News], None]) -> None:
+    def __init__(
+        self, slots: int, tell: Callable[[News], None], line_of: Callable[[Reason], str] = lambda why: why.said
+    ) -> None:
+        """`line_of` puts a reason into words, which is no business of the queue's."""
         self.slots = threading.Semaphore(slots)
         self.stop = 0
         """0: work; 1: end soon; 2: at once."""
@@ -88,22 +93,23 @@ class WorkerState:
         self.merging: dict[int, float] = {}
         """Goals that are past their attempt, and so hold no slot; since when."""
         self.live: dict[int, Live] = {}
-        """The goals at work, as their children tell of themselves."""
+        """The running goals, as their children report them."""
         self.heard: dict[int, int] = {}
-        """The last comment that the text of each goal at work holds: what comes later is told to its session."""
+        """The last comment in the text of each running goal: its session gets later ones."""
         self.accounts: dict[int, str] = {}
         """The agent that each goal was seen to work with."""
         self.parked: set[int] = set()
         """Goals whose threads have stopped where they were: the next start goes on from there."""
-        self.cautions: dict[str, str] = {}
-        """What a person was told to see to, and the repository whose next merge proves it wrong, if any: as a rule it
-        keeps work from being merged."""
+        self.cautions: dict[Reason, str] = {}
+        """Problems that were reported, each with the repository whose next merge shows that it is solved."""
         self.unseen: set[str] = set()
         """What of the budget ("cost", "tokens") an agent at work does not name: it cannot hold that one."""
         self.fault: RalphError | None = None
         """Why nothing can go on."""
+        self.is_settled = False
+        """Nothing is left to do by itself, and somebody watches who may retry what is stuck."""
         self.woken = threading.Event()
-        self._tell = tell
+        self._tell, self._line_of = tell, line_of
         self._telling = threading.Lock()
         self._children: dict[int, ChildRun] = {}
 
@@ -119,13 +125,13 @@ class WorkerState:
 
     def merged_to(self, repo: str) -> None:
         """Withdraw what was said to be in the way there."""
-        for words, where in list(self.cautions.items()):  # other threads say more meanwhile
+        for why, where in list(self.cautions.items()):  # other threads may add more
             if where == repo:
-                self.cautions.pop(words, None)
+                self.cautions.pop(why, None)
 
     @contextlib.contextmanager
     def at_work(self, goal: BatchGoal, child: ChildRun) -> Generator[None]:
-        """Have a goal's child asked to end as soon as that is decided, by whoever decides it."""
+        """Ask a goal's child to end as soon as any thread decides that."""
         self._children[goal.id] = child
         try:
             if self.requests(goal):
@@ -155,13 +161,38 @@ class WorkerState:
     def tell(
         self,
         kind: NewsKind,
-        text: str,
+        said: str | Reason,
         goal: BatchGoal | None = None,
         event: Occasion | None = None,
         command: tuple[str, ...] = (),
+        *,
+        follow: str = "",
     ) -> None:
+        """Report what happened; `follow` is what comes of it."""
         with self._telling:
-            self._tell(News(time.time(), kind, text, goal, event, command))
+            self._tell(News(time.time(), kind, self.worded(said) + follow, goal, event, command))
+
+    @contextlib.contextmanager
+    def task(self, title: str, show: Callable[[str], None], goal: BatchGoal | None = None) -> Generator[Reporter]:
+        """Report a task that takes more than a second: while it lasts, and when it is done.
+
+        What it yields passes the progress on to `show` in words, for people who look at the dashboard.
+        """
+        began, is_told = time.monotonic(), False
+
+        def report(progress: TaskProgress) -> None:
+            nonlocal is_told
+            show(str(progress))
+            if not is_told and time.monotonic() > began + _SOON:
+                is_told = True
+                self.tell(NewsKind.NOTE, title, goal)
+
+        yield report
+        if is_told:
+            self.tell(NewsKind.NOTE, f"{title}: done in {format_duration(time.monotonic() - began)}", goal)
+
+    def worded(self, said: str | Reason) -> str:
+        return said if isinstance(said, str) else self._line_of(said)
 
     def wake(self) -> None:
         """Have the scheduler look around now."""
@@ -172,11 +203,6 @@ BLOCKING = ("auth", "billing")
 """Ends of a session that the next one would meet as well, until the user has done something about it."""
 
 
-def not_started(account: str, until: float) -> str:
-    """What is said of an account that is held back until an instant."""
-    return f"no goal for {account} is started before {local_time(until, time.time())}"
-
-
 @dataclass(slots=True)
 class AccountGate:
     """The accounts that are held back, each until an instant or until the user has cleared the way."""
@@ -185,7 +211,7 @@ class AccountGate:
     _until: dict[str, float] = field(default_factory=dict[str, float])
     _blocked: dict[str, int] = field(default_factory=dict[str, int])
     _told: set[str] = field(default_factory=set[str])
-    """The accounts of whose limit someone who is away was told, and that have not gone on since."""
+    """The accounts whose limit the user was notified of, and that have not continued since."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def wait_for(self, account: str, until: float) -> bool:
@@ -198,7 +224,7 @@ class AccountGate:
             return news
 
     def tell_once(self, account: str) -> bool:
-        """Tell whether someone who is away is to be told of an account's limit: once, until it `goes_on`."""
+        """Tell whether to notify the user of an account's limit: once, until it `goes_on`."""
         with self._lock:
             is_new = account not in self._told
             self._told.add(account)
@@ -220,7 +246,7 @@ class AccountGate:
             return self._blocked.setdefault(account, goal) == goal
 
     def unblock_for(self, decided: set[int]) -> None:
-        """The user has these goals tried again, or gave them up: what blocked them is cleared, or will be met anew."""
+        """The user has these goals tried again, or gave them up: what blocked them is solved, or will come up again."""
         with self._lock:
             self._blocked = {account: goal for account, goal in self._blocked.items() if goal not in decided}
 
@@ -237,17 +263,17 @@ class AccountGate:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerKit:
-    """Built once, where a queue worker is put together."""
+class WorkerContext:
+    """The parts of a queue worker, built once in `serve`."""
 
     store: Store
     engine: Engine
-    premises: QueuePaths
+    paths: QueuePaths
     repositories: Repositories
     gate: AccountGate
-    controls: WorkerState
+    worker: WorkerState
     rules: WorkerRules
-    purse: BatchBudget
+    budget: BatchBudget
 
 
 _PACE = 1.0
@@ -257,43 +283,47 @@ _SIGN_OF_LIFE = 5.0
 
 
 class BulletinWriter:
-    """What one queue worker tells of itself."""
+    """One queue worker's state."""
 
     def __init__(
         self,
         store: Store,
-        controls: WorkerState,
+        worker: WorkerState,
         gate: AccountGate,
         slots: int,
-        purse: BatchBudget,
+        budget: BatchBudget,
+        fetching: Callable[[], Mapping[str, str]],
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._store, self._controls, self._gate = store, controls, gate
-        self._slots, self._purse, self._now = slots, purse, now
+        """`fetching` names the repositories that are being fetched, each with how far that is."""
+        self._store, self._worker, self._gate, self._fetching = store, worker, gate, fetching
+        self._slots, self._budget, self._now = slots, budget, now
         self._since = now()
         self._posted: tuple[float, Bulletin | None] = (0.0, None)
 
     def bulletin(self) -> Bulletin:
         """How things stand; any thread may ask."""
         waits, refused = self._gate.state()
-        spent = self._purse.spent
+        spent = self._budget.spent
         return Bulletin(
             at=self._now(),
             host=socket.gethostname(),
             pid=os.getpid(),
             since=self._since,
             slots=self._slots,
-            budget=self._purse.budget,
+            budget=self._budget.whole,
             spent_usd=spent.cost_usd,
             spent_tokens=spent.tokens,
-            seconds=self._purse.seconds,
-            sights={number: _sight(live) for number, live in list(self._controls.live.items())},
-            merging=tuple(self._controls.merging.copy()),
+            seconds=self._budget.seconds,
+            statuses={number: _status(live) for number, live in list(self._worker.live.items())},
+            merging=tuple(self._worker.merging.copy()),
+            fetching=dict(self._fetching()),
             waits=waits,
             refused=refused,
-            cautions=tuple(self._controls.cautions),
-            unseen=tuple(sorted(self._controls.unseen)),
-            stopping=self._controls.ending,
+            cautions=tuple(self._worker.cautions),
+            unseen=tuple(sorted(self._worker.unseen)),
+            stopping=self._worker.ending,
+            is_settled=self._worker.is_settled,
         )
 
     def post(self) -> None:
@@ -307,8 +337,8 @@ class BulletinWriter:
         self._posted = (now.at, now)
 
 
-def _sight(live: Live) -> GoalStatus:
-    stands = live.standing
+def _status(live: Live) -> GoalStatus:
+    stands = live.status
     doing, since = stands.activity
     return GoalStatus(
         doing=doing,
@@ -321,4 +351,6 @@ def _sight(live: Live) -> GoalStatus:
         tokens=live.tokens,
         started=live.started,
         before=live.seconds,
+        max_iterations=live.max_iterations,
+        is_green=live.is_green,
     )

@@ -1,1 +1,1 @@
-"""One goal, from the first look at the repository to the last word."""
+"""Everything that `ralph run` does with one goal."""

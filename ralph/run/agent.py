@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.agents import registry
-from ralph.agents.base import AgentLog, Launch, Request, Runner
+from ralph.agents.base import AgentLog, AgentOptions, Launch, Request, Runner
 from ralph.agents.claude_stream import ClaudeTranscript
+from ralph.agents.login import PROBES, Login, login_environment, probe_for
 from ralph.agents.transcript import Transcript
+from ralph.config.keys import REPLACE
 from ralph.config.settings import Mode, Settings
 from ralph.core.errors import BlockedError, DiskError, Interrupted, UsageError
+from ralph.core.failures import TABLE, End
 from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
@@ -31,11 +34,13 @@ _TELL_VERSION = ("claude", "codex", "ralph-claude")
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
 _LONGEST_ANSWER = 2.0
 """Seconds: `claude --version` takes 0.02 to 0.06 (2.1.325), or as long as node when it is a script."""
+PATIENT_ANSWER = 15.0
+"""Seconds, where something depends on the answer, on a busy machine; `claude auth status` takes 0.3 (2.1.325)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenAgent:
-    """An agent that is there, and everything that is settled about its sessions."""
+    """An installed agent with the settings of its sessions."""
 
     settings: Settings
     runner: Runner
@@ -44,7 +49,7 @@ class ChosenAgent:
 
     @property
     def model(self) -> str:
-        """The model that answers, as people call it."""
+        """The name of the model that answers."""
         return self.runner.model(self.settings.model)
 
     @property
@@ -56,11 +61,11 @@ class ChosenAgent:
         return self.settings.iteration_timeout
 
     def estimate(self, model: str) -> Estimate:
-        """What tells the cost of one session with this model while it runs."""
+        """Return what estimates the cost of one running session with this model."""
         return estimate(self.prices, model, self.runner.transcript)
 
     def own_log(self, session_id: str, environment: Mapping[str, str], log: Path) -> list[bytes]:
-        """What the agent itself has kept of a session's use."""
+        """Return what the agent itself recorded about a session's usage."""
         account = registry.account_of(self.settings.agent, self.runner.transcript, environment)
         return own_log_of(account, session_id, log)
 
@@ -76,7 +81,7 @@ class ChosenAgent:
         read_only: bool = False,
         allowance: Allowance = NO_BOUNDS,
     ) -> Request:
-        """What a session is asked to be."""
+        """Describe one session to the agent."""
         file = mode.system_prompt_file
         return Request(
             prompt=prompt,
@@ -89,23 +94,36 @@ class ChosenAgent:
             folder=folder,
             read_only=read_only,
             allowance=allowance,
+            replaces_system_prompt=mode.system_prompt == REPLACE,
         )
 
 
 def choose_agent(chosen: Settings, root: Path, env: Mapping[str, str]) -> ChosenAgent:
-    """Find the agent and what reads it, or say what is wrong or missing; `root` may not be there yet."""
+    """Find the agent and its transcript, or raise what is wrong; `root` may not exist yet."""
     runner = _find_runner(chosen, root, env)
     _refuse_bypass(chosen, env)
     transcript = registry.find_transcript(runner.transcript)
-    if transcript is ClaudeTranscript:  # a session learns from those before it how large its context is
+    if transcript is ClaudeTranscript:  # a session learns its context size from the sessions before it
         transcript = functools.partial(ClaudeTranscript, {})
     return ChosenAgent(chosen, runner, transcript, _read_prices(root))
 
 
-def estimate(prices: Prices, model: str, transcript: str) -> Estimate:
-    """What tells the cost of one session that this transcript reads, by the user's prices.
+def choose_fallbacks(agent: ChosenAgent, root: Path, env: Mapping[str, str]) -> tuple[ChosenAgent, ...]:
+    """Find the agents that stand in, or say which one is missing."""
+    found: list[ChosenAgent] = []
+    for written in agent.settings.fallback.names:
+        try:
+            found.append(choose_agent(agent.settings.standing_in(written), root, env))
+        except (BlockedError, UsageError) as error:
+            kind, hint = type(error), f"{error.hint}; or take {written} out of the setting fallback"
+            raise kind(f"fallback {written}: {error.message}", hint) from error
+    return tuple(found)
 
-    Only claude's tells each message by itself, and names a model whose list price ralph has brought along.
+
+def estimate(prices: Prices, model: str, transcript: str) -> Estimate:
+    """Return what estimates the cost of one session from the user's prices.
+
+    Only claude's transcript reports each message, with a model whose list price ralph knows.
     """
     if transcript != "claude":
         return Estimate(prices, model, by_message=False)
@@ -113,18 +131,50 @@ def estimate(prices: Prices, model: str, transcript: str) -> Estimate:
 
 
 def version_of(agent: ChosenAgent, env: Mapping[str, str]) -> str:
-    """What a known agent says its version is; nothing if it does not say so at once."""
-    if agent.settings.agent not in _TELL_VERSION:
-        return ""
-    reply = ask([*shlex.split(agent.runner.path), "--version"], cwd=Path("/"), environment=env, limit=_LONGEST_ANSWER)
+    """Return the version of a known agent; empty if it doesn't answer quickly."""
+    return program_version(agent.runner.path, env) if agent.settings.agent in _TELL_VERSION else ""
+
+
+def program_version(command: str, env: Mapping[str, str], limit: float = _LONGEST_ANSWER) -> str:
+    """Return the version that a program prints; empty if it prints none in time."""
+    reply = ask([*shlex.split(command), "--version"], cwd=Path("/"), environment=env, limit=limit)
     found = _VERSION.search(reply.output) if reply.exit_code == 0 else None
     return found[0] if found is not None else ""
 
 
+def login_of(agent: str, path: str, version: str, options: AgentOptions, env: Mapping[str, str]) -> Login:
+    """Ask an agent whether it is logged in: it answers from its own files, without its model, so it costs nothing."""
+    probe = probe_for(agent, version)
+    if probe is None:
+        return Login.UNKNOWN
+    around = login_environment(agent, options, env)
+    reply = ask([*shlex.split(path), *probe.arguments], cwd=Path("/"), environment=around, limit=PATIENT_ANSWER)
+    return probe.read(reply.exit_code, reply.output)
+
+
+def require_ready(chosen: Settings, root: Path | None, env: Mapping[str, str]) -> None:
+    """Refuse an agent that is missing or not logged in, as a run would; nothing is spent to find out.
+
+    `root` has the repository's own settings; None: they are not known yet. What a repository brings along may log the
+    agent in, so only where none of that is there the agent's answer counts.
+    """
+    runner = _find_runner(chosen, root or Path("/"), env)
+    if root is None or (root / ".envrc").exists() or (root / ".claude").exists() or chosen.agent not in PROBES:
+        return
+    version = program_version(runner.path, env, PATIENT_ANSWER)
+    if login_of(chosen.agent, runner.path, version, chosen.agents, env) is Login.LOGGED_OUT:
+        raise BlockedError(f"the agent {chosen.agent} is not logged in", TABLE[End.AUTH].hint)
+
+
 def require_file(mode: Mode, name: str, root: Path) -> None:
-    """Refuse a system prompt that is no file."""
+    """Refuse a missing system prompt: one that is not a file, or none although it replaces the agent's own."""
+    if mode.system_prompt == REPLACE and not mode.system_prompt_file:
+        raise UsageError(
+            f"modes.{name}.system_prompt = replace: there is no system prompt to use instead",
+            f"name a file with one: ralph config set modes.{name}.system_prompt_file PATH",
+        )
     if mode.system_prompt_file and not (root / mode.system_prompt_file).is_file():
-        raise UsageError(f"modes.{name}.system_prompt_file: {root / mode.system_prompt_file} is no file")
+        raise UsageError(f"modes.{name}.system_prompt_file: {root / mode.system_prompt_file} is not a file")
 
 
 def _find_runner(chosen: Settings, root: Path, env: Mapping[str, str]) -> Runner:
@@ -133,8 +183,8 @@ def _find_runner(chosen: Settings, root: Path, env: Mapping[str, str]) -> Runner
     except BlockedError as error:
         if not (root / ".envrc").is_file():
             raise
-        # What `.envrc` puts on PATH is not looked through: a repository would decide which program is the agent.
-        hint = f"{error.hint}; the PATH that .envrc sets is not searched for the agent"
+        # Not on the PATH of `.envrc`: otherwise a repository could decide which program is the agent.
+        hint = f"{error.hint}\nnote: ralph does not look for the agent on the PATH that .envrc sets"
         raise BlockedError(error.message, hint) from error
 
 
@@ -142,28 +192,28 @@ def _refuse_bypass(chosen: Settings, env: Mapping[str, str]) -> None:
     mode = chosen.agents.claude.permission_mode
     if mode == "bypassPermissions" and os.geteuid() == 0 and env.get("IS_SANDBOX") != "1":
         raise UsageError(
-            "agents.claude.permission_mode = bypassPermissions is refused for root",
-            "run as another user, leave it unset (the tool set is approved then), or set IS_SANDBOX=1 in a sandbox",
+            "cannot use agents.claude.permission_mode = bypassPermissions as root",
+            "run as another user, remove the setting (ralph then approves its tools), or set IS_SANDBOX=1 in a sandbox",
         )
 
 
 def _read_prices(root: Path) -> Prices:
-    """Read the user's table of prices, or say what is wrong with it; without one, nothing has a price."""
+    """Read the user's price table; without one, no model has a price."""
     path = root / ".ralph" / "pricing.toml"
     try:
         return parse_prices(path.read_text("utf-8"), str(path)) if path.exists() else Prices({})
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as fault:  # not TOML, not prices, or not even UTF-8, which does not know the file's name
-        words = f"{path}: not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
-        raise UsageError(words, "see .ralph.example/pricing.toml of ralph for an example") from fault
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as fault:  # not TOML, not prices, or not UTF-8 (whose error lacks the file's name)
+        words = f"cannot read {path}: not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
+        raise UsageError(words, "see .ralph.example/pricing.toml in ralph's repository for an example") from fault
 
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
 def own_log_of(account: AgentLog | None, session_id: str, log: Path) -> list[bytes]:
-    """The last line that tells the session's use, if there is one; it is in the raw log before anyone parses it."""
+    """Return the last line about the session's usage, if there is one, and write it to the raw log."""
     line = b"" if account is None else _last_line(account, session_id)
     if not line:
         return []
@@ -181,15 +231,15 @@ def _last_line(account: AgentLog, session_id: str) -> bytes:
         for path in account.folder.glob(pattern):
             with path.open("rb") as file:
                 for line in file:
-                    if account.telling.match(line) and line.endswith(b"\n"):
+                    if account.usage_line.match(line) and line.endswith(b"\n"):
                         last = line.rstrip(b"\n")
-    except OSError:  # it is the agent's own file: without it nothing is known, and nothing guessed
+    except OSError:  # the agent's own file; without it the usage stays unknown
         return b""
     return last
 
 
 class AgentHost:
-    """Starts agents in one work tree, under a guardian, and heeds the signals that ask ralph to end."""
+    """Starts agents in one working tree, under a guardian, and handles the signals that stop ralph."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -200,7 +250,7 @@ class AgentHost:
 
     @property
     def seconds(self) -> float:
-        """How long this start has taken."""
+        """Seconds since this start."""
         return monotonic_with_sleep() - self._started
 
     @property
@@ -225,14 +275,14 @@ class AgentHost:
         return self._agent
 
     def _wake(self, _number: int) -> None:
-        """Have a signal heeded now: until the next look, an agent could begin another call of its model."""
+        """Handle a signal at once, before the agent makes another call to its model."""
         if self._agent is not None:
             self._agent.wake()
 
 
 @contextlib.contextmanager
 def refusing_a_bad_disk() -> Generator[None]:
-    """Before a run has begun, a disk that cannot be written is a reason not to begin."""
+    """Turn a disk error before the run starts into a usage error."""
     try:
         yield
     except DiskError as error:

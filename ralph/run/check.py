@@ -20,7 +20,7 @@ _POLL = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What proves a goal, and how long it may take; `script` is the repository's own, in its protected version."""
+    """The command that proves a goal, and its time limit; `script`: the repository's own, in its protected version."""
 
     argv: tuple[str, ...]
     label: str
@@ -30,7 +30,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What the check said; `exit_code` None: it ran out of time."""
+    """The check's result; `exit_code` is None if it ran out of time."""
 
     exit_code: int | None
     seconds: float
@@ -38,15 +38,15 @@ class CheckReport:
 
 
 def find_check(root: Path, command: str | None, *, timeout: float, path: str | None) -> Check | None:
-    """Choose the user's command, else `.ralph/check`, else none; what cannot run is refused before a cent is spent.
+    """Choose the user's command, else `.ralph/check`, else none; refuse one that cannot run before a cent is spent.
 
-    Without a `path` a command's program is not looked for yet.
+    Without a `path`, the program is looked up later.
     """
     return _script(root, "check", timeout) if command is None else _command_check(root, command, timeout, path)
 
 
 def find_setup(root: Path, *, timeout: float) -> Check | None:
-    """Find `.ralph/setup`: what a clean checkout needs before it can be checked."""
+    """Find `.ralph/setup`, which prepares a clean checkout for the check."""
     return _script(root, "setup", timeout)
 
 
@@ -55,7 +55,7 @@ def _script(root: Path, name: str, timeout: float) -> Check | None:
     if not script.exists() and not script.is_symlink():
         return None
     if shutil.which(str(script)) is None:
-        raise UsageError(f"{script} is not executable", f"make it so: chmod +x .ralph/{name}")
+        raise UsageError(f"{script} is not executable", f"make it executable: chmod +x .ralph/{name}")
     text = script.read_bytes()
     if text[:4] not in _BINARY:
         _require_interpreter(script, text.partition(b"\n")[0], root)
@@ -63,19 +63,19 @@ def _script(root: Path, name: str, timeout: float) -> Check | None:
 
 
 def _require_interpreter(script: Path, first_line: bytes, root: Path) -> None:
-    """Refuse a script that the kernel would not start: no session of an agent's could mend that."""
+    """Refuse a script that the kernel would not start: no agent session could fix that."""
     if not first_line.startswith(b"#!") or not first_line[2:].strip():
-        raise UsageError(f"{script} does not say how to run it", "begin it with a line such as #!/bin/sh")
+        raise UsageError(f"{script} has no interpreter line", "start it with #!/bin/sh, or with another interpreter")
     if first_line.endswith(b"\r"):
         raise UsageError(
-            f"{script} has lines that end as on Windows, and cannot be started so",
-            "save it with plain line ends; if git has made them, set core.autocrlf to input or false",
+            f"cannot run {script}: it has Windows line endings",
+            "save it with Unix line endings; if git converts them, set core.autocrlf to input or false",
         )
     interpreter = first_line[2:].split()[0].decode("utf-8", "surrogateescape")
     if shutil.which(str(root / interpreter)) is None:
         raise UsageError(
-            f"{script} is to be run by {interpreter}, which is not there, or is not executable",
-            "install that, or change its first line",
+            f"cannot run {script}: its interpreter {interpreter} does not exist or is not executable",
+            "install the interpreter, or change the first line of the script",
         )
 
 
@@ -83,9 +83,9 @@ def _command_check(root: Path, command: str, timeout: float, path: str | None) -
     try:
         argv = shlex.split(command)
     except ValueError as fault:
-        raise UsageError(f"the check {command!r} cannot be split into words: {fault}") from fault
+        raise UsageError(f"cannot parse the check {command!r}: {fault}") from fault
     if not argv:
-        raise UsageError("the check is empty", "leave it out, or say --no-check")
+        raise UsageError("the check is empty", "leave out --check, or use --no-check")
     check = Check(tuple(argv), command, timeout, script=False)
     if path is not None:
         require_program(check, root, path)
@@ -93,12 +93,12 @@ def _command_check(root: Path, command: str, timeout: float, path: str | None) -
 
 
 def require_program(check: Check, root: Path, path: str) -> None:
-    """Refuse a command whose program is not there; relative paths are the repository's."""
+    """Refuse a command whose program is missing; relative paths start at the repository root."""
     program = check.argv[0]
     if shutil.which(str(root / program) if "/" in program else program, path=path) is None:
         raise UsageError(
-            f"the check's command {program!r} was not found, or is not executable",
-            "it is split into words and run without a shell",
+            f"cannot run the check: {program!r} was not found, or is not executable",
+            "ralph runs the command without a shell; for shell syntax use: --check \"sh -c '...'\"",
         )
 
 
@@ -116,7 +116,7 @@ def run_check(
     stop_requests: Callable[[], int],
     show: Callable[[bytes], None] | None = None,
 ) -> CheckReport:
-    """Run the check with the repository root as working directory; its whole output goes to `log`, and to `show`."""
+    """Run the check in the repository root; its output goes to `log` and `show`."""
     started = time.monotonic()
     excerpt = Excerpt()
     timed_out = False

@@ -1,4 +1,4 @@
-"""One `ralph check`: what a clean checkout needs first, then the check. Nothing is committed, locked or kept."""
+"""`ralph check`: run the setup script, then the check. Nothing is committed, locked or kept."""
 
 import os
 import sys
@@ -9,14 +9,15 @@ from ralph.config import paths, settings
 from ralph.config.environment import Beginning, agent_environment, passed_over, stands
 from ralph.config.trust import refuse_sessions
 from ralph.core import ndjson
-from ralph.core.errors import UsageError
+from ralph.core.errors import ExitCode, UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
 from ralph.run.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.state import project
 from ralph.system import environ
-from ralph.ui.terminal import Output, visible
+from ralph.ui.output import Output
+from ralph.ui.terminal import visible
 
 
 def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
@@ -27,17 +28,17 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
     repo = open_repo(Path.cwd())
     project.require_plain_directory(repo.root)
     chosen = settings.load(env=env, root=repo.root, flags={} if command is None else {"check": command})
-    # Where there is a .envrc, that may be what puts the check's program on PATH: it is looked for later.
+    # A .envrc may put the check's program on PATH, so the program is looked up later.
     path = None if (repo.root / ".envrc").is_file() else env.get("PATH", "")
     check = find_check(repo.root, chosen.check, timeout=chosen.check_timeout, path=path)
     if check is None:
         raise UsageError(
-            "there is no check here", "write .ralph/check and make it executable, or name one with --check"
+            "this repository has no check", "let ralph propose one: ralph init; or pass a command: --check 'make test'"
         )
     setup = find_setup(repo.root, timeout=chosen.check_timeout)
     host = AgentHost(repo.root)
     with host.guardian, host.signals.watched():
-        around = _environment(repo, host, env, timeout=chosen.envrc_timeout, trusting=trusting)
+        around = check_environment(repo, host, env, timeout=chosen.envrc_timeout, trusting=trusting)
         require_program(check, repo.root, around.get("PATH", ""))
         show = None if as_json else _screen(host)
         if setup is not None and (report := _run(setup, host, around, show)).exit_code != 0:
@@ -45,10 +46,10 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
         return _tell("check", check, _run(check, host, around, show), as_json=as_json)
 
 
-def _environment(
-    repo: Repo, host: AgentHost, env: Mapping[str, str], *, timeout: float, trusting: bool
+def check_environment(
+    repo: Repo, host: AgentHost, env: Mapping[str, str], *, timeout: float, trusting: bool = False
 ) -> Mapping[str, str]:
-    """The environment of the check; what is to be said of it goes to stderr."""
+    """Return the environment of setup and check; print notes about it to stderr."""
     envrc = stands(repo.root, env)
     with refusing_a_bad_disk():
         around = agent_environment(
@@ -70,8 +71,8 @@ def _environment(
 
 
 def _screen(host: AgentHost) -> Callable[[bytes], None]:
-    outlet = Output(sys.stdout, in_haste=lambda: host.signals.count > 0)
-    return lambda printed: outlet.write(visible(printed.decode("utf-8", "replace")))
+    output = Output(sys.stdout, in_haste=lambda: host.signals.count > 0)
+    return lambda printed: output.write(visible(printed.decode("utf-8", "replace")))
 
 
 def _run(check: Check, host: AgentHost, env: Mapping[str, str], show: Callable[[bytes], None] | None) -> CheckReport:
@@ -89,7 +90,7 @@ def _run(check: Check, host: AgentHost, env: Mapping[str, str], show: Callable[[
 
 
 def _tell(name: str, check: Check, report: CheckReport, *, as_json: bool) -> int:
-    """Say how it went: to a program on stdout, to people on stderr, who have seen the rest."""
+    """Report the result: to programs on stdout, to people on stderr (they saw the output)."""
     if as_json:
         document = {
             "exit_code": report.exit_code,
@@ -101,4 +102,4 @@ def _tell(name: str, check: Check, report: CheckReport, *, as_json: bool) -> int
     else:
         ended = "ran out of time" if report.exit_code is None else f"exit {report.exit_code}"
         print(visible(f"{check.label}: {ended} after {format_duration(report.seconds)}"), file=sys.stderr)
-    return 0 if report.exit_code == 0 else 1
+    return ExitCode.DONE if report.exit_code == 0 else ExitCode.FAILED

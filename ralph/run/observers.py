@@ -1,4 +1,4 @@
-"""Who is told of every event: the recorder (stamps, journals and shows it), and whoever is away from the screen."""
+"""Observers of events: the recorder (stamps, journals and shows them) and notifications for an absent user."""
 
 import contextlib
 import sys
@@ -9,52 +9,55 @@ from pathlib import Path
 from typing import Protocol
 
 from ralph.core.errors import fault_of
-from ralph.core.events import Event, IterationEnded, Waiting
+from ralph.core.events import Event, IterationEnded, SessionStarted, Waiting
 from ralph.core.failures import End
 from ralph.core.goal import Goal
 from ralph.core.run import RunResult
 from ralph.core.status import StatusFold
 from ralph.core.text import timestamp
 from ralph.core.usage import Meter, Spend
+from ralph.git.repo import Repo
+from ralph.state.project import EXCLUDES, ProjectLinks
 from ralph.system.notify import Notice, Notifier, Occasion, occasion_of
-from ralph.ui.terminal import Output, visible
+from ralph.ui.output import Output
+from ralph.ui.terminal import visible
 
 
 class RunNotices:
-    """One for each start of a run; silent before it has begun, and without a command."""
+    """Notifications of one start of a run; silent before the run starts, and without a command."""
 
     def __init__(self, goal: Goal, root: Path) -> None:
         self._goal, self._root = goal, root
-        self._notifier = Notifier((), env={}, workplace=root)
+        self._notifier = Notifier((), env={}, repo_root=root)
         self._run = ""
         self._waits = False
-        """It was said that the run waits for its quota, and no iteration has ended since."""
+        """The user was notified of a quota wait, and no iteration has ended since."""
 
     def begin(self, command: Sequence[str], env: Mapping[str, str], run: str) -> None:
-        self._notifier, self._run = Notifier(command, env=env, workplace=self._root), run
+        self._notifier, self._run = Notifier(command, env=env, repo_root=self._root), run
 
     def screen(self, events: Sequence[Event], _at: str, _lines: bytes) -> None:
-        """Look for what is worth telling, as a screen of the recorder's."""
+        """Notify the user of important events; called by the recorder."""
         for event in events:
             match event:
                 case Waiting(reason, until, End.USAGE_LIMIT) if not self._waits:
                     self._waits = True
-                    goes_on = "" if until is None else f"; it goes on at {timestamp(until)}"
-                    wake = f"have it try now: ralph wake {self._goal.name}"
-                    self._tell(Occasion.QUOTA, f"waits: {reason}{goes_on}", next_step=wake)
+                    goes_on = "" if until is None else f"; it continues at {timestamp(until)}"
+                    wake = f"continue now: ralph wake {self._goal.name}"
+                    self._tell(Occasion.QUOTA, f"waiting: {reason}{goes_on}", next_step=wake)
                 case IterationEnded():
                     self._waits = False
                 case _:
                     pass
 
-    def ended(self, result: RunResult, steps: Iterable[str]) -> None:
-        """Tell how the run ended, unless somebody has stopped it; `steps` are what there is to do next."""
+    def ended(self, result: RunResult, reason: str, steps: Iterable[str]) -> None:
+        """Notify the user how the run ended, unless somebody stopped it; `steps` are the next steps."""
         if (event := occasion_of(result.exit_code)) is not None:
-            self._tell(event, result.reason, result=result, next_step="; ".join(steps))
+            self._tell(event, reason, result=result, next_step="; ".join(steps))
 
     def close(self) -> str:
-        """Wait a moment for what is under way; return what the user should know."""
-        with contextlib.suppress(KeyboardInterrupt):  # he does not want to wait; the run is over, and ended as it did
+        """Wait briefly for running notifications; return what went wrong."""
+        with contextlib.suppress(KeyboardInterrupt):  # the user does not want to wait; the run's result stands
             return self._notifier.close()
         return ""
 
@@ -77,8 +80,21 @@ class RunNotices:
 
 
 def note_on_stderr(fault: str) -> None:
-    """Say that a notification failed where stdout is for programs."""
+    """Print a failed notification to stderr, because programs read stdout."""
     Output(sys.stderr).write(f"note: {visible(fault)}\n")
+
+
+def session_screen(repo: Repo, mode: str) -> "Screen":
+    """Return a screen that shows the id of each session of one mode in the project's `.ralph/state`."""
+    repo.exclude(EXCLUDES)
+    links = ProjectLinks(repo.root)
+
+    def show(events: Sequence[Event], at: str, _lines: bytes) -> None:
+        for event in events:
+            if isinstance(event, SessionStarted):
+                links.show_session(mode, event.session_id, at)
+
+    return show
 
 
 class EventLog(Protocol):
@@ -86,13 +102,13 @@ class EventLog(Protocol):
 
 
 Screen = Callable[[Sequence[Event], str, bytes], None]
-"""Shows events of one moment, given also as the lines that were journaled."""
+"""Shows events of one moment, with the journaled lines."""
 
 
 class Recorder:
-    """Journals events (that must succeed), folds them into `status`, then shows them (that may fail).
+    """Journals events (must succeed), adds them to `status`, then shows them (may fail).
 
-    What was read together is recorded together: a busy agent's events would else cost a write each, and one to show.
+    Events that were read together are recorded together, which saves a busy agent a write for each.
     """
 
     def __init__(self, log: EventLog, *, now: Callable[[], float], spent: Spend, screens: Sequence[Screen]) -> None:

@@ -1,12 +1,14 @@
-"""The third step of a start: the environment settled, run directory and tree made ready, and what was found there."""
+"""The third step of a start: settle the environment, prepare the run directory and the tree, report what was found."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ralph.config.environment import Beginning, agent_environment, passed_over, stands
 from ralph.config.envrc_files import Envrc
 from ralph.core.guidance import Act, Instruction, Steering
-from ralph.core.run import Run
+from ralph.core.progress import Reporter, unreported
+from ralph.core.run import CheckRecord, Run
 from ralph.core.text import timestamp
 from ralph.run.agent import AgentHost
 from ralph.run.check import require_program
@@ -20,14 +22,15 @@ from ralph.state import project
 from ralph.state.inbox import Inbox
 from ralph.state.journal import Journal, Saved
 from ralph.state.project import EXCLUDES, ProjectLinks, listed
+from ralph.system.files import make_private_directory, replace_file
 
 _PATIENCE_WITH_GIT = 10.0
-"""Seconds that a start gives a git at work to end: the commit that a ralph killed with -9 had begun goes on."""
+"""Seconds that a start waits for a running git: a commit continues after ralph is killed with -9."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surrounded:
-    """A prepared run with the environment of its agent and check; `notes` is what the header does not say of it."""
+    """A prepared run with the environment of its agent and check; the header does not show its `notes`."""
 
     prepared: Prepared
     envrc: Envrc
@@ -37,7 +40,7 @@ class Surrounded:
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run whose directory and tree are ready; `said` is what was found there."""
+    """A run whose directory and tree are ready; `said` reports what was found there."""
 
     run: Run
     record: RunFiles
@@ -69,25 +72,33 @@ def surround(prepared: Prepared, saved: Saved | None, journal: Journal, host: Ag
 
 
 def open_run(
-    surrounded: Surrounded, saved: Saved | None, journal: Journal, host: AgentHost, mail_before: int
+    surrounded: Surrounded,
+    saved: Saved | None,
+    journal: Journal,
+    host: AgentHost,
+    mail_before: int,
+    show: Callable[[bytes], None],
+    red: CheckRecord | None = None,
+    report: Reporter = unreported,
 ) -> OpenRun:
-    """Make the run directory and the tree ready; `mail_before` is the size of the inbox when this start began."""
+    """Make the run directory and the tree ready; `mail_before` is the size of the inbox when this start began.
+
+    `show` gets what the check prints; `red` is what it said of a tree in which the goal had been proven before.
+    """
     prepared, goal, repo = surrounded.prepared, surrounded.prepared.goal, surrounded.prepared.repo
-
-    def pause(seconds: float) -> None:
-        host.leave_if_interrupted()
-        time.sleep(seconds)
-
-    cleared = repo.clear_stale_locks(_PATIENCE_WITH_GIT, pause)
+    cleared = repo.clear_stale_locks(_PATIENCE_WITH_GIT, report)
     waiting, archived = _archive(prepared, journal, mail_before) if saved is None else ([], [])
-    run = Run(new_run_id(), goal.name, repo.branch(), repo.head())
+    run = Run(new_run_id(), goal.name, repo.branch(), repo.head(), check=red)
     taken_up = TakenUp(run, "", []) if saved is None else take_up(saved, prepared, journal)
-    run, said = taken_up.run, [*(f"removed a stale {name} of git" for name in cleared), *archived, *taken_up.said]
-    if saved is not None and saved.exit_code is None:  # whoever committed: the session that was cut off, or the user
+    run, said = taken_up.run, [*(f"removed git's stale {name}" for name in cleared), *archived, *taken_up.said]
+    if saved is not None and saved.exit_code is None:  # committed by the interrupted session, or by the user
         for path in repo.secrets_since(run.tip):
-            said.append(f"committed since the last iteration, and looks like a secret: {path}")
+            said.append(f"committed since the last iteration (looks like a secret): {path}")
             run = run.noted(said[-1])
     journal.open()
+    if goal.path.is_relative_to(journal.directory):  # a goal from `-p`
+        make_private_directory(goal.path.parent)
+        replace_file(goal.path, prepared.asked.text)
     for word in waiting:
         Inbox(journal.directory).post(word.act, word.text, timestamp(time.time()))
     surrounded.beginning.keep(surrounded.envrc, journal.directory)
@@ -97,24 +108,24 @@ def open_run(
     if saved is not None:
         journal.rewrite_progress(run.history)
         if repo.dirty_paths(goal.path):
-            said.append("an interrupted session left changes in the tree; they stay, and the agent is told")
-            run = run.noted("An earlier session was cut off; what it left in the tree is still there, uncommitted.")
+            said.append("an interrupted session left changes in the tree; ralph keeps them, and the agent will know")
+            run = run.noted("An earlier session was interrupted; its changes are still in the tree, uncommitted.")
     ProjectLinks(repo.root).link_run(goal.name, journal.directory)
     inbox = Inbox(journal.directory, run.heard, stale=0 if saved is None else mail_before)
     record = RunFiles(prepared, journal, run, taken_up.counted)
-    tree = WorkTree(prepared, host, journal, run, snapshot)
+    tree = WorkTree(prepared, host, journal, run, snapshot, show)
     record.save(run, durable=True)
     return OpenRun(run, record, tree, inbox, said)
 
 
 def workspace(prepared: Prepared, opened: OpenRun, host: AgentHost, screen: RunScreen, recorder: Recorder) -> Workspace:
-    """Put together what the loop works with."""
+    """Build the loop's collaborators."""
 
     def hear() -> list[Instruction]:
-        """What was asked since the last time, also by the key that ends a wait where there is no view."""
+        """Return new requests, including a key that ends a wait when there is no live view."""
         return [*opened.inbox.read(), *(Instruction(0, act, by_key=True) for act in screen.take_asked())]
 
-    chosen, clock = prepared.settings, screen.patience(recorder)
+    chosen, clock = prepared.settings, screen.visible_wait(recorder)
     return Workspace(
         Rules(chosen.limits, chosen.failures, chosen.stall_after, chosen.on_denial),
         RunSessions(prepared, host, opened.record, opened.tree, recorder, clock),
@@ -127,23 +138,23 @@ def workspace(prepared: Prepared, opened: OpenRun, host: AgentHost, screen: RunS
 
 
 def _archive(prepared: Prepared, journal: Journal, mail_before: int) -> tuple[list[Instruction], list[str]]:
-    """Move the last run aside; return what the user told it and no session heard, and what is to be said of it."""
+    """Move the last run aside; return messages that no session has seen, and what to report."""
     last = journal.load()
     if (moved := journal.archive()) is None:
         return [], []
     heard = last.run.heard if isinstance(last, Saved) else 0
     untold = [item for item in last.run.guidance if item.told == 0] if isinstance(last, Saved) else []
     waiting = [Instruction(item.number, Act.TELL, item.text) for item in untold]
-    said = [f"the last run was archived: {moved}"] if prepared.flags.fresh else []
+    said = [f"archived the last run: {moved}"] if prepared.flags.fresh else []
     return [*waiting, *Inbox(moved, heard, stale=mail_before).read()], said
 
 
 def _protect(prepared: Prepared, journal: Journal, snapshot: project.Snapshot, saved: Saved | None) -> list[str]:
-    """Fix the version of the user's files that rules from now on: the one that stands."""
+    """Take the current version of the user's files as the one that counts from now on."""
     before = project.stored(journal.snapshot)
     snapshot.store(journal.snapshot)
     if saved is None or before is None or before == snapshot:
         return []
     # The last start undid the agent's changes before it ended, so these are the user's own.
     names = listed(before.changed(prepared.repo.root))
-    return [f"{names} changed since the last start; the new version rules from now on"]
+    return [f"{names} changed since the last start; the new version counts from now on"]

@@ -1,18 +1,21 @@
-"""What `ralph run` says first and last: where it works and with what, how it ended and what to type next."""
+"""The header and the final report of `ralph run`: place, agent, limits; result and next step."""
 
 import contextlib
 import math
+import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph import __version__
 from ralph.agents.base import OWN_TRANSCRIPTS
-from ralph.core.errors import RalphError
+from ralph.config.settings import Settings
+from ralph.core.errors import ExitCode, RalphError
 from ralph.core.events import RunStarted
-from ralph.core.limits import Limit, Reasoning, told_limits
-from ralph.core.run import Run, RunResult
+from ralph.core.limits import Limit, Reasoning, limit_reached, told_limits
+from ralph.core.plan import Plan
+from ralph.core.run import Ending, Run, RunResult
 from ralph.core.status import TimeSpent
 from ralph.core.text import both_ends, fenced, few, format_duration, format_money, plural
 from ralph.core.usage import Spend
@@ -20,7 +23,6 @@ from ralph.core.verdict import Reply
 from ralph.git import repo
 from ralph.git.repo import size_of_changes
 from ralph.run.agent import ChosenAgent
-from ralph.run.loop import STALLED
 from ralph.run.prepare import Prepared, SurveyRequest, command_again
 from ralph.run.prompts import MAP
 from ralph.run.scout import Survey
@@ -29,43 +31,49 @@ from ralph.state.journal import Journal
 Lines = Iterator[tuple[str, str]]
 
 _SUBAGENTS = {"Agent", "Task"}
-"""Tools of Claude Code that have another agent work."""
+"""Tools of Claude Code that start subagents."""
 
 
 def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -> Lines:
-    """The header of a run, as labelled lines; `version` is the agent's, where it was asked for it."""
+    """The header of a run, as labelled lines; `version` is the agent's, if known."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.agent.runner
-    yield "ralph", f"{__version__} · goal {run.goal}: {prepared.goal.title}"
+    yield "ralph", f"{__version__} · {run.goal}: {prepared.goal.title}"
     yield from introduction(prepared.agent, version=version)
+    yield from chosen.fallback.header
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
     if check is None:
-        yield "check", "none: a DONE will be believed without proof"
+        yield "check", "none: ralph will accept DONE without proof"
     elif check.script:
-        yield "check", f"{check.label}, in the version that stood when this began"
+        yield "check", f"{check.label}, as it was when the run started"
     else:
         yield "check", f"{check.label} (the files it calls are not protected from the agent)"
     if prepared.around.header:
         yield "envrc", prepared.around.header
-    none = "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
-    yield "limits", told_limits(chosen.limits) or none
+    yield "limits", _limits(chosen)
     yield "run", str(directory)
-    yield from _unheld(prepared.agent)
+    yield from dict.fromkeys(note for each in (prepared.agent, *prepared.fallbacks) for note in _unheld(each))
     if chosen.reasoning is Reasoning.NONE and runner.reply == Reply.TOOL:
         yield (
             "note",
-            "no thinking is asked for; some versions of Claude Code (2.1.325) think at low effort all the same",
+            "thinking is off, but some versions of Claude Code (2.1.325) still think at low effort",
         )
     if not prepared.repo.has_identity:
-        yield "note", f"git knows no identity here: ralph commits as {repo.FALLBACK_IDENTITY}"
-    if prepared.asked.place.url is not None:
-        yield "note", "the clone is taken as it is, not fetched; to fetch it:"
+        yield "note", f"git has no user name and email here: ralph commits as {repo.FALLBACK_IDENTITY}"
+    if prepared.asked.place.is_old_clone:
+        yield "note", "ralph uses the existing clone as it is; to fetch it:"
         yield "fetch", shlex.join(["git", "-C", str(prepared.repo.root), "fetch"])
     for note in chosen.notes:
         yield "note", note
 
 
+def _limits(chosen: Settings) -> str:
+    if chosen.limited_by_default:
+        return f"{told_limits(chosen.limits)}, because you set no limit (--max-iterations 0 removes it)"
+    return told_limits(chosen.limits) or "none (see --max-iterations, --duration, --max-cost, --max-tokens)"
+
+
 def run_started(prepared: Prepared, run: Run) -> RunStarted:
-    """The event that opens a start of a run."""
+    """Return the first event of a start."""
     agent, around = prepared.agent, prepared.around
     return RunStarted(
         goal=run.goal,
@@ -85,53 +93,55 @@ def run_started(prepared: Prepared, run: Run) -> RunStarted:
         tokens=run.spend.tokens,
         envrc_used=around.used,
         envrc_why=around.why,
+        max_iterations=agent.settings.limits.iterations,
+        fallback=agent.settings.fallback.names,
     )
 
 
 def introduction(agent: ChosenAgent, *, read_only: bool = False, version: str = "") -> Lines:
-    """Who works, with what rights, and how it is read."""
+    """Describe the agent: its program, model, permissions and transcript."""
     chosen, runner = agent.settings, agent.runner
-    thinking = "" if chosen.agent == "custom" else f" · reasoning {chosen.reasoning}"  # a command is not told
-    named = f"{chosen.agent} {version}".rstrip()
-    yield "agent", f"{named} ({runner.path}) · model {agent.model}{thinking}"
+    thinking = (
+        "" if chosen.agent == "custom" else f" · reasoning {chosen.reasoning}"
+    )  # a custom command does not get it
+    yield "agent", f"{f'{chosen.agent} {version}'.rstrip()} ({runner.path}) · model {agent.model}{thinking}"
     yield "", f"{runner.permissions(read_only=read_only)} · transcript {runner.transcript}"
     if runner.notice:
         yield "", runner.notice
 
 
 def _unheld(agent: ChosenAgent) -> Lines:
-    """What was asked for and this agent cannot give."""
+    """List the settings that this agent cannot honour."""
     chosen, runner = agent.settings, agent.runner
     own = OWN_TRANSCRIPTS.get(chosen.agent, runner.transcript)
     as_claude = own == "claude"
-    in_words = own in ("claude", "codex") and runner.transcript != own  # it is made to print its last words only
+    in_words = own in ("claude", "codex") and runner.transcript != own  # it prints only its last message then
     tells = agent.transcript().capabilities.supports_usage_events and not in_words
-    limits = chosen.limits
-    on_cost = limits.cost_usd or limits.iteration_cost_usd
-    on_use = on_cost or limits.tokens or limits.iteration_tokens
+    on_cost = chosen.limits.cost_usd or chosen.limits.iteration_cost_usd
+    on_use = on_cost or chosen.limits.tokens or chosen.limits.iteration_tokens
     if on_use and not tells:
-        yield "note", f"read as {runner.transcript}, this agent reports no usage: limits on cost and tokens never hold"
-        yield "", "what ends it is time (--duration, --iteration-timeout) and --max-iterations"
+        yield "note", f"--max-cost and --max-tokens can't be enforced: a {runner.transcript} transcript has no usage"
+        yield "", "use --max-iterations, --duration or --iteration-timeout instead"
     elif on_use and runner.transcript == "codex":
         yield (
             "note",
-            "codex tells its use at the end of a turn: limits on cost and tokens hold from one turn to the next",
+            "codex reports usage at the end of a turn: ralph enforces cost and token limits between turns",
         )
     if on_use and not on_cost and as_claude and _SUBAGENTS & set(chosen.worker.tools):
         yield (
             "note",
-            "what subagents write is known at the end of a turn only: within one, a limit on tokens holds late",
+            "subagents report their output at the end of a turn: --max-tokens may act late within a turn",
         )
-        yield "", "with --max-cost as well, the agent itself keeps to the money, theirs included"
+        yield "", "with --max-cost, the agent itself enforces the budget, subagents included"
     if on_cost and tells and not as_claude and agent.prices.price(chosen.model) is None:
         model = chosen.model or "its model"
-        yield "note", f"--max-cost holds only if the agent tells its cost, or .ralph/pricing.toml a price for {model}"
+        yield "note", f"--max-cost needs a cost from the agent, or a price for {model} in .ralph/pricing.toml"
     if chosen.worker.system_prompt_file and not as_claude:
-        yield "note", f"modes.worker.system_prompt_file is not used: {chosen.agent} does not take one"
+        yield "note", f"modes.worker.system_prompt_file is ignored: {chosen.agent} has no such option"
 
 
 def farewell(result: RunResult, prepared: Prepared, seconds: float, times: TimeSpent, *, continued: bool) -> Lines:
-    """The last words of a run, as labelled lines; `seconds` and `times` are of this start, all else of the run."""
+    """The report at the end of a run, as labelled lines; `seconds` and `times` cover this start, the rest the run."""
     run = result.run
     facts = [plural(len(run.history.iterations), "iteration")]
     if run.failed:
@@ -144,49 +154,117 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float, times: TimeS
     if changes := size_of_changes(prepared.repo.root, run.base):
         yield "changed", changes
     yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
-    if result.exit_code == STALLED:
-        yield "", f".ralph/runs/{run.goal}/dossier.md: what was tried, what the check said, what changed"
-        yield "next", f'say what to do instead: ralph tell {run.goal} "…"; then go on'
+    if result.ending is Ending.STALLED:
+        if Journal(prepared.asked.directory / run.goal).dossier.is_file():
+            yield "", f".ralph/runs/{run.goal}/dossier.md: what was tried, what the check said, what changed"
+        yield "next", f'tell the agent what to do instead: ralph tell {run.goal} "…"; then continue'
     if prepared.asked.place.url is not None:
         yield "clone", f"{prepared.repo.root} · branch {run.branch}, not pushed"
         yield "push", shlex.join(["git", "-C", str(prepared.repo.root), "push", "origin", run.branch])
     if prepared.settings.limits.cost_usd and not run.spend.costed and run.used_iterations:
-        yield "note", "no cost was reported, and none could be reckoned: --max-cost did not hold"
+        yield "note", "--max-cost was not enforced: the agent reported no cost, and its model has no price"
     yield from _leftovers(result, prepared)
     yield from (("next", step) for step in next_steps(result, prepared))
 
 
 def next_steps(result: RunResult, prepared: Prepared) -> Iterator[str]:
-    """What there is to do after a run, in the user's own words as far as that is a command."""
+    """Yield the next steps after a run; commands repeat the user's own flags."""
     if result.hint:
-        yield result.hint
+        yield hint_of(result)
     if result.limit is not None:
-        yield f"go on with a higher limit: {_raised(result.limit, result.run, prepared)}"
-    elif result.exit_code not in (0, 6):
-        yield f"go on where it ended: {command_again(prepared.flags, prepared.asked.written)}"
+        yield f"continue with a higher limit: {_raised(result.limit, result.run, prepared)}"
+    elif result.exit_code not in (ExitCode.DONE, ExitCode.BLOCKED):
+        yield f"continue where it stopped: {command_again(prepared.flags, prepared.asked.written)}"
 
 
 def _times(seconds: float, times: TimeSpent) -> str:
-    """How long it took, and what for; what was not there is not said."""
+    """Return the duration and its parts; parts of no time are left out."""
     parts = {"model": times.model, "tools": times.tools, "check": times.check, "waiting": times.waiting}
     split = ", ".join(f"{name} {format_duration(part)}" for name, part in parts.items() if part)
     return f"{format_duration(seconds)}: {split}" if split else format_duration(seconds)
 
 
 def _leftovers(result: RunResult, prepared: Prepared) -> Lines:
-    """What an unfinished run leaves in the tree: a look at the tree may fail, and is not worth a fault by then."""
+    """Name the uncommitted files of an unfinished run; ignore a failure to read the tree."""
     paths: list[str] = []
     with contextlib.suppress(RalphError):
-        paths = [] if result.exit_code == 0 else list(prepared.repo.dirty_paths(prepared.goal.path))
+        paths = [] if result.exit_code == ExitCode.DONE else list(prepared.repo.dirty_paths(prepared.goal.path))
     if paths:
         shown = few(paths, 3)
-        yield "note", f"the tree holds work that is not committed ({shown}); the next session is told of it"
+        yield "note", f"the working tree has uncommitted work ({shown}); the next session will know"
+
+
+def short_greeting(prepared: Prepared) -> Lines:
+    """The header of a start that has nothing to run."""
+    yield "ralph", f"{__version__} · {prepared.goal.name}: {prepared.goal.title}"
+    yield "repo", f"{prepared.repo.root} · branch {prepared.repo.branch() or '(detached HEAD)'}"
+    if dirty := prepared.repo.dirty_paths(prepared.goal.path):
+        yield "note", f"the proof does not cover uncommitted changes: {few(dirty, 5)}"
+
+
+def still_proven_reason(commit: str | None, check: str = "") -> str:
+    """Say in one line that a goal is already done, and at which commit; `check` is the one that just proved it."""
+    short = (commit or "")[:10]
+    if check:
+        return f"done: proven again by {check} at commit {short}"
+    return f"done: already proven at commit {short}; neither the goal nor HEAD has changed"
+
+
+def still_proven(reason: str, prepared: Prepared) -> Lines:
+    """The report of a start that needed no session."""
+    yield "", ""
+    yield "result", reason
+    yield "next", f"start over: {command_again(prepared.flags, prepared.asked.written)} --fresh"
 
 
 def _ending(result: RunResult, prepared: Prepared) -> str:
     if result.proven and prepared.check is not None:
         return f"done: proven by {prepared.check.label}"
-    return f"failed: {result.reason}" if result.exit_code in (1, 3) else result.reason
+    return f"failed: {reason_of(result)}" if result.exit_code in _FAILED else reason_of(result)
+
+
+_FAILED = (ExitCode.FAILED, ExitCode.BUG)
+
+
+def reason_of(result: RunResult) -> str:
+    """Say in a line how a run ended."""
+    match result.ending:
+        case Ending.PROVEN:
+            return "done"
+        case Ending.UNPROVEN:
+            return "done (not verified: there is no check)"
+        case Ending.LIMIT:
+            return limit_reached(result.limit or "")
+        case Ending.FAILURES:
+            return f"{result.run.failures} failures in a row; the last one: {result.fact}"
+        case Ending.STALLED:
+            return f"stalled: the last {result.run.stall.idle} iterations changed nothing"
+        case Ending.SESSION:
+            return f"blocked: {result.fact}"
+        case Ending.OBSTACLE:
+            return f"blocked: the agent reports: {result.fact}"
+        case Ending.NO_CHECK:
+            return f"blocked: your check can't run: {result.fact}"
+        case Ending.STOP_KEY:
+            return "stopped after this iteration, as you asked"
+        case Ending.STOP_COMMAND:
+            return "stopped by `ralph stop`"
+        case Ending.QUIT_KEY:
+            return "stopped with q"
+        case Ending.SIGNAL:
+            return f"stopped by {signal_name(result.signal)}"
+        case Ending.FAULT | Ending.UNABLE | Ending.BUG:
+            return result.fact
+
+
+def hint_of(result: RunResult) -> str:
+    """Say what the user can do after this ending; empty if the ending says it."""
+    return f"{result.hint}, then run the same command again" if result.again else result.hint
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's usual name."""
+    return {1: "SIGHUP", 2: "Ctrl-C (SIGINT)", 15: "SIGTERM"}.get(number, f"signal {number}")
 
 
 def _cost(run: Run) -> str:
@@ -194,8 +272,8 @@ def _cost(run: Run) -> str:
         return "cost unknown"
     apart = run.condensed.spend
     details = [
-        "in part an estimate" if run.spend.estimated else "",
-        f"of that {format_money(apart.cost_usd)} for summaries" if apart.costed else "",
+        "partly estimated" if run.spend.estimated else "",
+        f"{format_money(apart.cost_usd)} of it for summaries" if apart.costed else "",
     ]
     said = "; ".join(filter(None, details))
     return format_money(run.spend.cost_usd) + (f" ({said})" if said else "")
@@ -211,7 +289,7 @@ def _spent_tokens(spend: Spend) -> str:
 
 
 def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
-    """The command that was given, with the limit that was reached set higher."""
+    """Return the user's command with a higher value for the limit that was reached."""
     limits = prepared.settings.limits
     higher = {
         Limit.ITERATIONS: str(run.used_iterations + (limits.iterations or 0)),
@@ -224,7 +302,7 @@ def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
 
 
 def survey_started(asked: SurveyRequest) -> RunStarted:
-    """The event that opens a scout's pass, which has no goal and no check."""
+    """Return the first event of a scout's pass, which has no goal and no check."""
     agent, around = asked.agent, asked.around
     return RunStarted(
         goal="",
@@ -247,7 +325,7 @@ def survey_started(asked: SurveyRequest) -> RunStarted:
 
 def survey_greeting(asked: SurveyRequest) -> Lines:
     """The header of a scout's pass."""
-    yield "ralph", f"{__version__} · a scout maps the code base"
+    yield "ralph", f"{__version__} · mapping the code base"
     yield from introduction(asked.agent, read_only=True)
     yield "repo", f"{asked.repo.root} · branch {asked.repo.branch() or '(detached HEAD)'}"
     if asked.around.header:
@@ -258,45 +336,65 @@ def survey_greeting(asked: SurveyRequest) -> Lines:
 
 
 def survey_farewell(survey: Survey, spend: Spend, seconds: float, logs: Path, kept: Path | None) -> Lines:
-    """The last words of a scout's pass; `kept` is the map before, if it was another one."""
+    """The report of a scout's pass; `kept` is the previous map, if it was different."""
     cost = format_money(spend.cost_usd) if spend.costed else "cost unknown"
     yield "", ""
     if survey.map:
         lines = len(survey.map.splitlines())
-        size = f"{lines} line{'' if lines == 1 else 's'}"
-        yield "result", f"the map is {MAP}, {size}; workers read it from now on"
+        yield "result", f"wrote {MAP} ({plural(lines, 'line')}); every worker session reads it from now on"
         if kept is not None:
-            yield "", f"the one before is kept: {kept}"
+            yield "", f"the previous map is kept in {kept}"
     else:
-        yield "result", f"failed: {survey.reason}" if survey.exit_code == 1 else survey.reason
+        yield "result", f"failed: {survey.reason}" if survey.exit_code == ExitCode.FAILED else survey.reason
     yield "", f"{cost} · {_spent_tokens(spend)} · {format_duration(seconds)}"
     yield "files", f"raw logs in {logs}"
     if survey.hint:
         yield "next", survey.hint
 
 
+def plan_greeting(asked: SurveyRequest, plan: Plan) -> Lines:
+    """The header of a planner's conversation."""
+    yield "ralph", f"{__version__} · turning an idea into a goal"
+    yield from introduction(asked.agent, read_only=True)
+    yield "idea", " ".join(plan.idea.split())[:_LONGEST_IDEA]
+    for note in asked.agent.settings.notes:
+        yield "note", note
+    yield "", ""
+
+
+def plan_farewell(plan: Plan, steps: Sequence[str], logs: Path) -> Lines:
+    """The last words of a planner's conversation; `steps` are the commands that come next."""
+    cost = format_money(plan.spend.cost_usd) if plan.spend.costed else "cost unknown"
+    yield "", ""
+    yield "result", f"wrote {os.path.relpath(plan.file)}" if plan.is_written else "nothing was written"
+    yield "", f"{cost} · {_spent_tokens(plan.spend)}"
+    yield "files", f"raw logs in {logs}"
+    yield from zip(("next", *[""] * len(steps)), steps, strict=False)
+
+
+_LONGEST_IDEA = 200
 _LONGEST_QUOTE = 20_000
 _LONGEST_SUMMARY = 2000
 _MOST_ITERATIONS = 20
-"""Those before are told by the commits."""
+"""For earlier iterations the dossier refers to the commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the run itself does not know."""
+    """Facts about a run that its record does not hold."""
 
     title: str
     goal_path: Path
     repo: Path
     check: str
     check_output: str
-    """What it said last, on whichever iteration; empty if it never ran."""
+    """Its latest output; empty if it never ran."""
     changes: str
     logs: Path
 
 
 def write_dossier(result: RunResult, prepared: Prepared, journal: Journal) -> None:
-    """Leave the dossier of a run that stalled in its directory."""
+    """Write the dossier of a stalled run into its directory."""
     root, logs = prepared.repo.root, journal.logs
     checks = sorted((logs / "check").glob("*.log"))
     facts = Facts(
@@ -308,11 +406,11 @@ def write_dossier(result: RunResult, prepared: Prepared, journal: Journal) -> No
         changes=repo.changes(root, result.run.base, _LONGEST_QUOTE),
         logs=logs,
     )
-    journal.write_dossier(dossier(result.run, result.reason, facts))
+    journal.write_dossier(dossier(result.run, reason_of(result), facts))
 
 
 def dossier(run: Run, reason: str, facts: Facts) -> str:
-    """Tell what was wanted, what was tried, what the check said, what changed, what it cost and where to look."""
+    """Describe the goal, the attempts, the check's output, the changes, the cost and where the logs are."""
     cost = format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown"
     tokens = f"{run.spend.tokens:,} tokens" if run.spend.knows_tokens else "tokens unknown"
     summary = run.condensed.summary
@@ -322,7 +420,7 @@ def dossier(run: Run, reason: str, facts: Facts) -> str:
     lines = [
         f"# {facts.title}",
         "",
-        f"ralph stopped here: {reason}.",
+        f"ralph stopped this run: {reason}.",
         "",
         f"- goal: `{facts.goal_path}`",
         f"- repository: `{facts.repo}`, branch `{run.branch or '(detached HEAD)'}`",
@@ -336,17 +434,17 @@ def dossier(run: Run, reason: str, facts: Facts) -> str:
     if summary is not None:
         lines += [f"### Iterations 1-{summary.through}, condensed", "", fenced(summary.text), ""]
     if earlier:
-        lines += [f"{earlier} {'more' if summary else 'earlier'} iterations are told by their commits.", ""]
+        lines += [f"{earlier} {'more' if summary else 'earlier'} iterations are in their commits.", ""]
     for item in recent:
         said = both_ends(item.summary, _LONGEST_SUMMARY)
         lines += [f"### Iteration {item.number}, commit {item.commit[:10]}", "", fenced(said), ""]
     lines += ["## The last check", ""]
     if not facts.check:
-        lines += ["There is none.", ""]
+        lines += ["This run has no check.", ""]
     elif not facts.check_output:
         lines += [f"`{facts.check}` never ran: no session claimed DONE.", ""]
     else:
         on = "on the last iteration" if run.check is not None else "on an earlier iteration"
-        lines += [f"`{facts.check}`, {on}, said:", "", fenced(facts.check_output), ""]
-    lines += ["## What changed in all", "", fenced(facts.changes or "nothing that was committed"), ""]
+        lines += [f"Output of `{facts.check}` {on}:", "", fenced(facts.check_output), ""]
+    lines += ["## All changes", "", fenced(facts.changes or "no committed changes"), ""]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Which run a start takes up: the unfinished one, as its directory or its commits tell, or none."""
+"""Which run a start continues: the unfinished one from its directory or its commits, or none."""
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from ralph.agents.registry import account_of, find_transcript
+from ralph.agents.registry import account_of, find_transcript, own_transcript
 from ralph.agents.transcript import Transcript, events_in
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.events import SessionStarted, Usage
+from ralph.core.guidance import Act
 from ralph.core.ndjson import Oversized, lines_in
 from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
 from ralph.core.status import StatusFold
@@ -22,14 +23,15 @@ from ralph.run.agent import estimate, own_log_of
 from ralph.run.prepare import Prepared, RunRequest
 from ralph.run.summarizer import SUMMARIZER, Unusable
 from ralph.state import project
-from ralph.state.journal import Damaged, Journal, Saved, mode_of
+from ralph.state.inbox import Inbox
+from ralph.state.journal import Damaged, Journal, ResultRecord, Saved, mode_of, read_result
 from ralph.state.project import listed
 
 _CHUNK = 1 << 20
 
 
 class Commit(Protocol):
-    """A commit that may be an iteration's."""
+    """A commit that may belong to an iteration."""
 
     @property
     def sha(self) -> str: ...
@@ -40,7 +42,7 @@ class Commit(Protocol):
 
 
 def rebuilt_run(goal: str, branch: str, commits: Sequence[Commit]) -> Run | None:
-    """Make a lost run again from its commits: of the runs of this goal on the branch, the newest."""
+    """Rebuild a lost run from its commits: the newest run of this goal on the branch."""
     ours = [(commit, said) for commit, said in _read(commits) if said.goal == goal]
     if not ours:
         return None
@@ -50,7 +52,7 @@ def rebuilt_run(goal: str, branch: str, commits: Sequence[Commit]) -> Run | None
 
 
 def spend_in_commits(run: str, commits: Sequence[Commit]) -> Spend:
-    """What the run's commits say was spent. Each figure is cumulative: one that is smaller was not written by ralph."""
+    """Return the spend in the run's commits. Figures are cumulative: a smaller one was not written by ralph."""
     spend = Spend()
     for _, said in _read(commits):
         if said.run == run:
@@ -73,9 +75,11 @@ def reconciled(run: Run, commits: Sequence[Commit], through: int | None = None) 
     if after > before:
         return (
             replace(run, history=history, failures=0, notes=(), check=None),
-            [f"iteration {after} was committed but not recorded; it counts"],
+            [f"iteration {after} was committed but not recorded; ralph counts it"],
         )
-    return replace(run, history=history, check=None), [f"the branch holds iterations up to {after}; that counts"]
+    return replace(run, history=history, check=None), [
+        f"the branch has iterations up to {after}; ralph continues from there"
+    ]
 
 
 def spend_in_log(
@@ -87,7 +91,7 @@ def spend_in_log(
     def lines() -> Iterator[bytes | Oversized]:
         with log.open("rb") as file:
             yield from lines_in(iter(lambda: file.read(_CHUNK), b""))
-        yield from recall(session)  # also where its last turn ended well: another may have begun
+        yield from recall(session)  # even after a turn that ended well: another may have started
 
     for event in events_in(lines(), transcript):
         match event:
@@ -101,7 +105,7 @@ def spend_in_log(
 
 
 def _trusted(recorded: Iteration | None, committed: Iteration) -> Iteration:
-    """The record has the better words and time, but only if it speaks of the same iteration."""
+    """Prefer the record, whose text and time are better, if it is about the same iteration."""
     same = recorded is not None and (recorded.number, recorded.verdict) == (committed.number, committed.verdict)
     return recorded if recorded is not None and same else committed
 
@@ -121,13 +125,13 @@ def _history(run: str, commits: Sequence[tuple[Commit, IterationMessage]]) -> Hi
 
 
 def new_run_id() -> str:
-    """A name for a run that no other has."""
+    """Return a unique id for a run."""
     return uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class TakenUp:
-    """A run to go on with; `counted` is the last raw log whose cost is in its spend, `said` what was recovered."""
+    """A run to continue; `counted` is the last raw log whose cost is in its spend, `said` what was recovered."""
 
     run: Run
     counted: str
@@ -150,10 +154,10 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
     if loaded is None:  # nothing but commits: those of a run that ended with DONE are finished
         if run is None or run.unchecked_claim is not None:
             return None
-        why = "its directory is gone"
+        why = "its directory is missing"
     else:
         why = loaded.reason
-        if run is None and not journal.session_logs(agent):
+        if run is None and not journal.session_logs():
             return None
     if run is None:
         run = Run(new_run_id(), goal.name, repo.branch(), repo.head())
@@ -175,29 +179,29 @@ def find_unfinished(prepared: Prepared, journal: Journal) -> Saved | None:
 
 
 def refuse_mismatch(saved: Saved, prepared: Prepared) -> None:
-    """Refuse to go on with another goal, on another branch, or before another judge."""
+    """Refuse to continue with another goal, branch or check."""
     goal, here = prepared.goal, prepared.repo.branch()
     if saved.goal_path != str(goal.path):
         raise UsageError(
-            f"an unfinished run of the goal {goal.name} is of {saved.goal_path}, not of {goal.path}",
+            f"cannot start {goal.path}: an unfinished run named {goal.name} belongs to {saved.goal_path}",
             "rename one of the files, or archive that run with --fresh",
         )
     if saved.run.branch != here:
         raise UsageError(
-            f"the unfinished run of {goal.name} is on branch {saved.run.branch}, not on {here or 'no branch'}",
-            f"switch to it: git switch {saved.run.branch}; or archive that run with --fresh",
+            f"cannot continue {goal.name}: its run is on branch {saved.run.branch}, not on {here or 'no branch'}",
+            f"switch branches: git switch {saved.run.branch}; or archive that run with --fresh",
         )
     said_now = prepared.flags.no_check or "check" in prepared.asked.written
     if saved.check and saved.check != prepared.check_label and not said_now:
         raise UsageError(
-            f"the run began with the check {saved.check!r}; now it would be {prepared.check_label or 'none'!r}",
-            "say which you want with --check or --no-check, or begin anew with --fresh",
+            f"cannot continue: the run started with the check {saved.check!r}, not {prepared.check_label or 'none'!r}",
+            "choose one with --check or --no-check, or start over with --fresh",
         )
     _refuse_changed_dotenv(saved, prepared)
 
 
 def _refuse_changed_dotenv(saved: Saved, prepared: Prepared) -> None:
-    """Refuse settings that an agent may have written: unlike `.ralph/`, `.env` is not put back after a session."""
+    """Refuse settings that an agent may have changed: ralph does not restore `.env` after a session."""
     file = prepared.repo.root / ".env"
     now = prepared.settings.said_in(str(file))
     for name in sorted({*saved.dotenv, *now}):
@@ -206,17 +210,17 @@ def _refuse_changed_dotenv(saved: Saved, prepared: Prepared) -> None:
             raise UsageError(
                 f"{file}: {name} was {saved.dotenv.get(name, 'not set')} when this run began,"
                 f" and is {now.get(name, 'not set')}",
-                f"an agent can write there: set it back, or say it yourself with --{name.replace('_', '-')} or"
-                " in the environment; or begin anew with --fresh",
+                f"an agent may have changed it: restore it, or pass --{name.replace('_', '-')}, or set it in the"
+                " environment, or start over with --fresh",
             )
 
 
 def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
-    """Go on with an unfinished run: what is committed counts, and what was spent, whether it was recorded or not."""
+    """Continue an unfinished run; commits and spend count even if they were not recorded."""
     commits = prepared.repo.iteration_commits(saved.run.base)
     run, said = reconciled(saved.run, commits, saved.through)
     run, ignored = _with_summary(run, journal, prepared.settings.rhythm)
-    logs = journal.session_logs(saved.agent or prepared.settings.agent, after=saved.counted)
+    logs = journal.session_logs(after=saved.counted)
     uncounted = [_spend_in(log, saved, prepared) for log in logs]
     spent = sum(uncounted, Spend() if saved.rebuilt_because else run.spend)
     # After a power cut run.json may be old and the logs short; the commits are neither.
@@ -226,43 +230,48 @@ def take_up(saved: Saved, prepared: Prepared, journal: Journal) -> TakenUp:
             tokens = f"{spent.tokens - run.spend.tokens:,} tokens"
             dollars = spent.cost_usd - run.spend.cost_usd
             more = format_money(dollars) if dollars > 0 else tokens
-            said.append(f"counted what had been spent but not recorded: {more}")
+            said.append(f"added spend that was not recorded: {more}")
         run = run.spent(spent)
     for log, spend in zip(logs, uncounted, strict=True):
         if mode_of(log.name) == SUMMARIZER:
             run = replace(run, condensed=run.condensed.spent(spend))
-    opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh begins anew"
+    opening = f"continuing the unfinished run {run.id} at iteration {run.iteration}; --fresh starts over"
     if saved.rebuilt_because:
         journal.set_aside_damaged()
         opening += f" ({saved.rebuilt_because}: rebuilt from {len(run.history.iterations)} commits)"
     if saved.goal_digest != prepared.goal.digest:
-        said.append("the goal's text has changed since; the new text counts")
+        said.append("the goal has changed since then; the new text counts")
     return TakenUp(run.given_another_try(), logs[-1].name if logs else saved.counted, [opening, *said, *ignored])
 
 
 def _with_summary(run: Run, journal: Journal, rhythm: Rhythm) -> tuple[Run, list[str]]:
-    """Take up the summary of the run's older iterations, if it is there and speaks of those that are committed."""
+    """Load the summary of the run's older iterations if it exists and matches the commits."""
     kept = summarizer.stored(journal.summary, run=run.id)
     not_before = run.condensed.not_before
-    # Put off by more than the rhythm, it was put off by iterations that the branch holds no longer.
+    # Postponed by more than the rhythm means that the iterations are no longer on the branch.
     condensed = run.condensed.put_off(not_before if not_before <= run.finished + rhythm.every else 0)
     if isinstance(kept, Summary) and kept.through >= run.finished:
-        kept = Unusable(f"it speaks of iterations up to {kept.through}, the branch holds {run.finished}")
+        kept = Unusable(f"it covers iterations up to {kept.through}, but the branch has {run.finished}")
     if isinstance(kept, Unusable):
-        said = [f"{journal.summary} is ignored: {kept.reason}; what is older is condensed anew"]
+        said = [f"ignoring {journal.summary}: {kept.reason}; older iterations will be summarized again"]
         return replace(run, condensed=condensed), said
     return replace(run, condensed=replace(condensed, summary=kept)), []
 
 
 def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
-    """Count a session by what held it: the agent, its transcript and its model may be others now."""
-    name = saved.transcript or prepared.agent.runner.transcript
+    """Count a session with the agent, transcript and model that it used: they may differ now."""
+    agent, name, model = log.parent.name, saved.transcript, saved.model
+    if agent != saved.agent:  # it stood in, or was chosen earlier
+        stood_in = next((each for each in prepared.fallbacks if each.settings.agent == agent), None)
+        name = own_transcript(agent) if stood_in is None else stood_in.runner.transcript
+        model = "" if stood_in is None else stood_in.settings.model
+    name = name or prepared.agent.runner.transcript
     try:
         transcript = find_transcript(name)()
-    except BlockedError:  # another package's, that is gone: nothing is known, and nothing guessed
+    except BlockedError:  # another package's agent that is gone: the usage stays unknown
         return Spend()
-    account = account_of(saved.agent or prepared.settings.agent, name, prepared.env)
-    model = saved.model or prepared.settings.model
+    account = account_of(agent, name, prepared.env)
+    model = model or prepared.settings.model
     if mode_of(log.name) == SUMMARIZER:
         model = prepared.settings.summarizer.model or model
     return spend_in_log(
@@ -274,13 +283,13 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
 
 
 def was_cut(asked: RunRequest, journal: Journal) -> bool:
-    """Tell whether the run to be continued never said how its last start ended."""
+    """Tell whether the last start of the run to continue was interrupted."""
     saved = None if asked.flags.fresh else journal.load()
     return isinstance(saved, Damaged) or (isinstance(saved, Saved) and saved.exit_code is None)
 
 
 def clean_up_after_a_cut(asked: RunRequest, journal: Journal) -> tuple[Repo, list[str]]:
-    """Open the repository, and undo what a session did when ralph was killed under it; return what that was."""
+    """Open the repository, and undo what a session did while ralph was killed; return what was undone."""
     cut = was_cut(asked, journal)
     saved = journal.load() if cut else None
     said = _end_operation(asked.place.root, saved) if isinstance(saved, Saved) else []
@@ -288,32 +297,79 @@ def clean_up_after_a_cut(asked: RunRequest, journal: Journal) -> tuple[Repo, lis
     snapshot = project.stored(journal.snapshot)
     if snapshot is not None and cut and (undone := listed(snapshot.restore(repo.root, journal.undone))):
         kept = journal.undone
-        said.append(f"{undone} changed while the run was cut off: restored; the other version is in {kept}")
+        said.append(f"{undone} changed while the run was interrupted: restored; the changed version is in {kept}")
     return repo, said
 
 
 def _end_operation(root: Path, saved: Saved) -> list[str]:
-    """End the rebase or the like that a session was at when ralph was killed, if it is about the run's branch."""
+    """End a rebase or similar on the run's branch that an interrupted session left unfinished."""
     if not root.is_dir():
         return []
     repo = open_repo(root)
     if not (operation := repo.operation_in_progress()) or repo.operation_branch() != saved.run.branch:
         return []
     repo.hold(saved.run.branch, saved.run.tip)
-    return [f"ended `git {operation}`, which the session that was cut off had left unfinished; the files stay"]
+    return [f"ended a `git {operation}` that an interrupted session left unfinished; the files stay as they are"]
 
 
-def find_run(prepared: Prepared, journal: Journal) -> Saved | None:
-    """Return the run to continue, None for a new one; refuse what cannot begin."""
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The last run of the goal, which proved this text; HEAD has its work."""
+
+    saved: Saved
+    result: ResultRecord
+    commit: str
+    """The commit at which it was proven."""
+    stands: bool
+    """Neither HEAD nor the check has changed since."""
+
+
+def find_run(prepared: Prepared, journal: Journal) -> Saved | Proven | None:
+    """Return the run to continue, or the one that proved the goal; None for a new one. Refuse what cannot start."""
     unfinished, goal = find_unfinished(prepared, journal), prepared.goal
     if prepared.flags.resume and unfinished is None:
-        raise UsageError(f"there is no unfinished run of {goal.name} to continue", "leave out --continue to begin one")
+        raise UsageError(f"there is no unfinished run of {goal.name} to continue", "leave out --continue to start one")
+    proven = _find_proven(prepared, journal) if unfinished is None else None
+    if proven is not None and proven.stands:
+        return proven
     if unfinished is not None:
         refuse_mismatch(unfinished, prepared)
     elif not prepared.flags.allow_dirty and (dirty := prepared.repo.dirty_paths(goal.path)):
         shown = few(dirty, 5)
         raise UsageError(
-            f"the working tree has changes: {shown}",
-            "commit or stash them, or let them join the first commit with --allow-dirty",
+            f"the working tree has uncommitted changes: {shown}",
+            "commit or stash them, or include them in ralph's first commit with --allow-dirty",
         )
-    return unfinished
+    return unfinished or proven
+
+
+def _find_proven(prepared: Prepared, journal: Journal) -> Proven | None:
+    """Find the run that proved the goal's current text; None if the user asks for more."""
+    saved, result = journal.load(), read_result(journal.directory)
+    flags, goal, repo = prepared.flags, prepared.goal, prepared.repo
+    if flags.fresh or not isinstance(saved, Saved) or not saved.finished or saved.goal_digest != goal.digest:
+        return None
+    if result is None or not result.proven or result.head is None:
+        return None
+    if _has_unheard_guidance(saved, journal) or (flags.allow_dirty and repo.dirty_paths(goal.path)):
+        return None
+    if repo.head() == result.head and _same_check(saved, prepared, journal):
+        return Proven(saved, result, result.head, stands=True)
+    if prepared.check is None or not repo.holds(result.head, result.base):
+        return None
+    return Proven(saved, result, result.head, stands=False)
+
+
+def _has_unheard_guidance(saved: Saved, journal: Journal) -> bool:
+    words = Inbox(journal.directory, saved.run.heard).read()
+    return any(word.act is Act.TELL for word in words) or any(item.told == 0 for item in saved.run.guidance)
+
+
+def _same_check(saved: Saved, prepared: Prepared, journal: Journal) -> bool:
+    """Tell whether the check that proved the goal is unchanged, or there is none."""
+    if prepared.check is None:
+        return True
+    before = project.stored(journal.snapshot)
+    now = project.take(prepared.repo.root)
+    is_same_file = before is not None and before.entries["check"] == now.entries["check"]
+    return saved.check == prepared.check_label and (is_same_file or not prepared.check.script)

@@ -1,6 +1,5 @@
-"""One agent session: say, listen, correct, stop. What it came to is a value; see `failures`."""
+"""One agent session: send, read, correct, stop. Its result is a value; see `failures`."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -26,27 +25,27 @@ from ralph.core.events import (
 from ralph.core.failures import OUT_OF_MONEY, Evidence, SessionEnd, classify, correctable, interrupted
 from ralph.core.limits import Bound, Calls, Measure, Used
 from ralph.core.ndjson import Oversized
-from ralph.core.text import format_duration
+from ralph.core.text import TextTail, format_duration
 from ralph.core.usage import Estimate, Meter
 from ralph.core.verdict import MOST_CORRECTIONS, Promise
 from ralph.system.clock import monotonic_with_sleep
 
 _POLL = 0.2
 _KEPT_TEXT = 65_536
-_TELLING = frozenset({SessionStarted, Text, RateLimited, ApiRetry, TurnEnded})
-"""Events that a session reacts to; of the others, a busy agent sends thousands."""
+_REACTED_TO = frozenset({Text, RateLimited, ApiRetry, TurnEnded})
+"""Events that a session reacts to; a busy agent sends thousands of others."""
 _SILENCE = 0.1
-"""Of its whole time: an agent that has said nothing for so long, not even when told to wrap up, hangs."""
+"""Share of its whole time: an agent that was silent for so long, even when asked to wrap up, hangs."""
 _UNPRICED = (
-    "{model} has no price here: while a session works, limits on cost hold only by the agent's own budget, and"
-    " by what its results say (.ralph/pricing.toml can name a price)"
+    "{model} has no known price: during a session, only the agent's own budget and its results enforce"
+    " --max-cost (you can add a price to .ralph/pricing.toml)"
 )
 _TOGETHER = 32
-"""Events observed in one go. More would spare no time: what is still in the processor's cache is quick to write."""
+"""Events observed at once. More would not save time: data in the processor's cache is quick to write."""
 
 
 class Process(Protocol):
-    """The child that a session talks to."""
+    """The child process of a session."""
 
     @property
     def exit_code(self) -> int | None: ...
@@ -69,14 +68,14 @@ class Observer(Protocol):
 
 
 class MeteredObserver(Observer, Protocol):
-    """The same, and it counts what is used."""
+    """An observer that counts usage."""
 
     @property
     def meter(self) -> Meter: ...
 
 
 class Logs(Protocol):
-    """Where the raw output goes."""
+    """Files for the raw output."""
 
     @property
     def stdout(self) -> Path: ...
@@ -85,7 +84,7 @@ class Logs(Protocol):
 
 
 class SessionAgent(Protocol):
-    """The agent of a session: how it is started, read and priced, and how long it may take."""
+    """The agent of a session: how to start, read and price it, and its time limits."""
 
     @property
     def runner(self) -> Runner: ...
@@ -97,16 +96,21 @@ class SessionAgent(Protocol):
     def timeout(self) -> float: ...
     def estimate(self, model: str) -> Estimate: ...
     def own_log(self, session_id: str, environment: Mapping[str, str], log: Path) -> Sequence[bytes]:
-        """What the agent itself has kept of a session's use; logged as if the agent had said it."""
+        """Return the agent's own record of a session's usage, and log it as agent output."""
         ...
 
 
 class SessionHost(Protocol):
-    """Starts processes, and knows whether the user wants them ended."""
+    """Starts processes, and knows whether the user wants to stop."""
+
+    @property
+    def root(self) -> Path:
+        """The folder that they are started in."""
+        ...
 
     @property
     def stop_requests(self) -> int:
-        """How often the user has asked ralph to end: once is softly, twice is now."""
+        """Stop requests so far: one ends the session softly, two at once."""
         ...
 
     def start(self, launch: Launch, logs: Logs) -> AbstractContextManager[Process]: ...
@@ -114,18 +118,18 @@ class SessionHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What all sessions of one kind share."""
+    """The collaborators that all sessions of one kind share."""
 
     agent: SessionAgent
     host: SessionHost
     observe: Observer
     unpriced: set[str] = field(default_factory=set[str])
-    """Models that have no price, which is said once."""
+    """Models without a price that were already reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """What came of a session; `text` is its last word, `degraded` when only the stream had one."""
+    """The result of a session; `text` is its last message, `degraded` if it comes from the stream."""
 
     session_id: str
     ending: SessionEnd
@@ -133,10 +137,11 @@ class SessionReport:
     degraded: bool
     denials: tuple[Denial, ...]
     log: Path
+    structured: object = None
 
 
 def run_session(request: Request, logs: Logs, sessions: Sessions) -> SessionReport:
-    """Hold one session to its end: every line heard is observed, every process of it is gone when this returns."""
+    """Run one session to its end: every line is observed, and every process is gone when this returns."""
     agent = sessions.agent
     talk = _Conversation(sessions, request, session_id=request.session_id)
     watch = _Watch(sessions, started=monotonic_with_sleep())
@@ -149,19 +154,20 @@ def run_session(request: Request, logs: Logs, sessions: Sessions) -> SessionRepo
                 watch.look(process, talk)
             talk.left()
         launch = None if watch.has_ended_it else talk.next_launch
-    if not talk.ended_well:
+    if talk.turn is None or talk.turn.is_error:
         talk.hear(agent.own_log(talk.session_id, request.environment, logs.stdout))
     talk.close()
     ending = classify(talk.evidence(watch))
     text, degraded = talk.last_words()
     ended = SessionEnded(talk.session_id, ending.end, ending.reason, text, degraded, talk.exit_code, str(logs.stdout))
     sessions.observe(ended)
-    return SessionReport(talk.session_id, ending, text, degraded, tuple(talk.denials.values()), logs.stdout)
+    denials, output = tuple(talk.denials.values()), None if talk.turn is None else talk.turn.structured_output
+    return SessionReport(talk.session_id, ending, text, degraded, denials, logs.stdout, output)
 
 
 @dataclass(slots=True)
 class _Watch:
-    """Ends a session that hangs, takes too long, has used up a limit, or that the user wants ended."""
+    """Ends a session that hangs, takes too long, reaches a limit, or that the user stops."""
 
     sessions: Sessions
     started: float
@@ -179,7 +185,7 @@ class _Watch:
             self.requests_seen = requests
             talk.is_over = True
             if requests == 1:
-                self.sessions.observe(Text(Tag.SYS, "stopping the session; once more kills it at once"))
+                self.sessions.observe(Text(Tag.SYS, "stopping the session; repeat to kill it at once"))
                 process.stop(agent.runner.interrupt())
             else:
                 process.kill()
@@ -205,21 +211,21 @@ class _Watch:
         return Used(talk.meter.session, monotonic_with_sleep() - self.started)
 
     def used_up_words(self, bound: Bound, talk: "_Conversation") -> str:
-        """Say what is used up; prices had it so, where the cost that the agent named in the end is less."""
+        """Say which limit is used up, and whether only the estimate said so."""
         by_estimate = bound.measure is Measure.COST and not bound.is_used_up(self.used(talk))
-        return f"{bound.words} is used up{' by the estimate; the agent then named less' if by_estimate else ''}"
+        return f"{bound.words} is used up{' by estimate; the agent then reported less' if by_estimate else ''}"
 
     def bound_of(self, talk: "_Conversation") -> Bound | None:
-        """The bound because of which the session ended: by our hand, or by the agent's own, which knows the rest."""
+        """Return the bound that ended the session, whether ralph or the agent enforced it."""
         out_of_money = talk.turn is not None and talk.turn.subtype == OUT_OF_MONEY
         return talk.request.allowance.exhausted(self.used(talk)) if out_of_money else self.used_up
 
 
 @dataclass(slots=True)
 class _Conversation:
-    """What was said and heard: takes in lines, answers an invalid verdict, and settles when nothing is left to say.
+    """The dialogue with an agent: reads lines, corrects an invalid verdict, and settles at the end.
 
-    An agent that hears only one message a process gets the next one from `next_launch`; the conversation goes on.
+    An agent that takes one message per process gets the next one from `next_launch`; the conversation continues.
     """
 
     sessions: Sessions
@@ -230,26 +236,27 @@ class _Conversation:
     listens: bool = False
     next_launch: Launch | None = None
     exit_code: int | None = None
+    asked_for: str = ""
     complaint: str = ""
     settled: bool = False
     is_over: bool = False
-    """It is being ended: nothing more is said."""
+    """The session is being stopped: nothing more is sent."""
     corrections: int = 0
     told_to_wrap_up: bool = False
     nearly_used_up: Bound | None = None
-    """What the agent is to be told of once the turn that was interrupted for it has ended."""
+    """The bound to report to the agent once its interrupted turn has ended."""
     calls: Calls = field(default_factory=Calls)
     meter: Meter = field(default_factory=Meter)
     estimate: Estimate = field(init=False)
     is_limited: bool = field(init=False)
-    """Its use must be known after every message."""
+    """Its usage must be known after every message."""
     promise: Promise = field(default_factory=Promise)
     turn: TurnEnded | None = None
     quota: RateLimited | None = None
-    unusable: str = ""
+    unlisted_tool: str = ""
     login_refused: bool = False
-    said: deque[str] = field(default_factory=deque[str])
-    said_length: int = 0
+    elsewhere: str = ""
+    said: TextTail = field(default_factory=lambda: TextTail(_KEPT_TEXT))
     denials: dict[str, Denial] = field(default_factory=dict[str, Denial])
     unobserved: list[Event] = field(default_factory=list[Event])
 
@@ -259,21 +266,22 @@ class _Conversation:
         self.is_limited = self.request.allowance.counts
 
     def begin(self, process: Process, launch: Launch) -> None:
-        """Talk to a process that has just been started."""
+        """Send the first message to a new process."""
         self.process, self.next_launch, self.settled, self.listens = process, None, False, launch.listens
+        self.asked_for = launch.session_id
         process.say(launch.first_input)
         if not launch.listens:
             process.end_input()
 
     def may_be_interrupted(self, bound: Bound) -> bool:
-        """Once a session; and not while the model is at a message, which is paid for already, unless time presses."""
+        """Allow one interruption per session; during a message, which is paid for already, only for a time limit."""
         is_busy = self.calls.in_progress or self.calls.handed_in is not None
         return not self.told_to_wrap_up and (bound.measure is Measure.SECONDS or not is_busy)
 
     def wrap_up(self, bound: Bound) -> None:
-        """Have the agent answer before it must be stopped: its turn is interrupted, and it is told so, once.
+        """Interrupt the agent's turn once, and ask it to answer before it must be stopped.
 
-        One that hears a message only at the start of a process cannot be told: it works on until it is stopped.
+        An agent that takes one message per process cannot be asked: it works until it is stopped.
         """
         self.told_to_wrap_up = True
         interrupt = self.sessions.agent.runner.interrupt()
@@ -281,12 +289,8 @@ class _Conversation:
             self.nearly_used_up = bound
             self.process.say(interrupt)
 
-    @property
-    def ended_well(self) -> bool:
-        return self.turn is not None and not self.turn.is_error
-
     def left(self) -> None:
-        """Take down how a process left."""
+        """Record how a process ended."""
         self.exit_code = self.process.exit_code
         complaints = [line.strip() for line in self.process.stderr_tail.splitlines() if line.strip()]
         self.complaint = complaints[-1][:500] if complaints else ""
@@ -296,7 +300,7 @@ class _Conversation:
         self._have_observed()
 
     def hear(self, lines: Sequence[bytes | Oversized]) -> None:
-        """Take in lines that were read together; what they say is observed in one go."""
+        """Read lines that arrived together; observe their events at once."""
         for line in lines:
             self._take(self.reader.hear(line))
             if len(self.unobserved) >= _TOGETHER:
@@ -319,27 +323,17 @@ class _Conversation:
             limit=None if bound is None else bound.limit,
             bound=bound.name if bound is not None and bound.limit is None else "",
             stopped=watch.has_ended_it,
-            unusable=self.unusable,
+            unlisted_tool=self.unlisted_tool,
             login_refused=self.login_refused,
+            elsewhere=self.elsewhere,
             last_error=self.complaint,
         )
 
     def last_words(self) -> tuple[str, bool]:
-        """The result's text; without one, what the stream said, marked as degraded."""
+        """Return the result's text, or the stream's last text, marked as degraded."""
         if self.turn is not None and self.turn.text:
             return self.turn.text, False
-        said = "\n".join(self.said).strip()
-        if len(said) > _KEPT_TEXT:
-            tail = said[-_KEPT_TEXT:]
-            said = "…\n" + (tail.partition("\n")[2] or tail)  # from the start of a line, where there is one
-        return said, bool(said)
-
-    def _remember(self, text: str) -> None:
-        """Keep the last of what the agent said, in pieces: joining them each time would cost more than reading."""
-        self.said.append(text)
-        self.said_length += len(text)
-        while self.said_length - len(self.said[0]) > _KEPT_TEXT:
-            self.said_length -= len(self.said.popleft())
+        return (said := self.said.text), bool(said)
 
     def _have_observed(self) -> None:
         if events := self.unobserved:
@@ -351,14 +345,17 @@ class _Conversation:
             if isinstance(event, Usage):
                 self.unobserved.append(self._take_use(event))
                 continue
+            if isinstance(event, SessionStarted):
+                self._take_start(event)
+                continue
             self.unobserved.append(event)
             if isinstance(event, ToolStart | ToolEnd):
                 self.calls.hear_tool(event)
-            elif type(event) in _TELLING:
+            elif type(event) in _REACTED_TO:
                 self._react(event)
 
     def _take_use(self, usage: Usage) -> Usage:
-        """Take in what the session has used so far; return it with its cost."""
+        """Record the session's usage so far; return it with its cost."""
         used = self.estimate(usage)
         allowance = self.request.allowance
         within = not self.is_limited or allowance.exhausted(Used(self.meter.session, 0.0)) is None
@@ -366,19 +363,22 @@ class _Conversation:
         self.meter = self.meter.metered(used)
         return used
 
+    def _take_start(self, event: SessionStarted) -> None:
+        self.session_id = event.session_id or self.session_id
+        self.unobserved.append(event.instead_of(self.asked_for))
+        self._look_for_tool(event.tools)
+        self._require_price(event.model)
+        self._require_folder(event.cwd)
+
     def _react(self, event: Event) -> None:
         match event:
-            case SessionStarted():
-                self.session_id = event.session_id or self.session_id
-                self._require_tool(event.tools)
-                self._require_price(event.model)
             case Text(tag=Tag.AI):
-                self._remember(event.text)
+                self.said.add(event.text)
                 self.promise = self.promise.after(event.text)
             case RateLimited():
                 self.quota = event
             case ApiRetry(status=401) if not self.login_refused:
-                # Claude Code would go on for three minutes (11 tries on 2.1.197) with a login that is refused.
+                # Claude Code would retry a refused login for three minutes (11 tries on 2.1.197).
                 self.login_refused = True
                 self.process.stop(self.sessions.agent.runner.interrupt())
             case TurnEnded():
@@ -386,11 +386,10 @@ class _Conversation:
             case _:
                 pass
 
-    def _require_tool(self, tools: Sequence[str]) -> None:
+    def _look_for_tool(self, tools: Sequence[str]) -> None:
+        """Note whether the agent lists the tool for verdicts; it may have the tool without listing it."""
         needed = self.sessions.agent.runner.required_tool
-        if needed and needed not in tools:
-            self.unusable = f"the agent does not offer the {needed} tool, without which it cannot give a verdict"
-            self.process.stop(self.sessions.agent.runner.interrupt())
+        self.unlisted_tool = "" if needed in tools else needed
 
     def _require_price(self, model: str) -> None:
         if self.request.allowance.dollars is None or not model or model in self.sessions.unpriced:
@@ -399,13 +398,19 @@ class _Conversation:
             self.sessions.unpriced.add(model)
             self.sessions.observe(Text(Tag.SYS, _UNPRICED.format(model=model)))
 
+    def _require_folder(self, cwd: str) -> None:
+        """Stop an agent that works elsewhere: nothing of its work would count."""
+        if cwd and Path(cwd).resolve() != self.sessions.host.root.resolve():
+            self.elsewhere = cwd
+            self.process.stop(self.sessions.agent.runner.interrupt())
+
     def _turn_ended(self, turn: TurnEnded) -> None:
         self.denials.update({denial.id: denial for denial in turn.denials})
-        if turn.origin or self.settled:  # a background task woke the agent: its cost counts, its answer is not ours
+        if turn.origin or self.settled:  # a background task woke the agent: its cost counts, its answer does not
             return
         if turn.subtype == OUT_OF_MONEY and (verdict := self.calls.handed_in) is not None:
-            # --max-budget-usd is looked at before the tools of a message run (2.1.325), also before the one that takes
-            # the verdict: it was given all the same, and counts before any limit.
+            # Claude Code tests --max-budget-usd before the tools of a message run (2.1.325), even the verdict's:
+            # that verdict still counts before any limit.
             turn = replace(turn, is_error=False, structured_output=verdict, text=str(verdict["summary"]))
         self.calls.end_turn()
         self.turn = turn
@@ -414,7 +419,7 @@ class _Conversation:
         if (bound := self.nearly_used_up) is not None and (fault is not None or interrupted(turn)):
             self.nearly_used_up = None
             goes_on = self._plead(bound)
-        elif fault is not None and self.corrections < MOST_CORRECTIONS:
+        elif fault is not None and not self.unlisted_tool and self.corrections < MOST_CORRECTIONS:
             goes_on = self._say(fault)
             self.corrections += goes_on
         else:
@@ -425,12 +430,12 @@ class _Conversation:
     def _plead(self, bound: Bound) -> bool:
         heard = self._say(bound.plea)
         if heard:
-            self.unobserved.append(Text(Tag.SYS, f"{bound.words} is nearly used up: the agent is told to wrap up"))
+            self.unobserved.append(Text(Tag.SYS, f"{bound.words} is nearly used up: asking the agent to wrap up"))
             self.calls.expect_answer()
         return heard
 
     def _say(self, text: str) -> bool:
-        """Say one more thing in this session; False if this agent cannot be talked to any more."""
+        """Send one more message in this session; False if the agent takes no more messages."""
         answer = None if self.is_over else self.sessions.agent.runner.follow_up(self.request, self.session_id, text)
         if answer is None:
             return False

@@ -1,29 +1,42 @@
 """One start of a run, step by step: look, prepare, open, loop, end."""
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ralph.core.errors import DiskError, Interrupted, RalphError, RepoError, UsageError
-from ralph.core.events import Guided, RunEnded, Tag, Text
+from ralph.core.errors import SIGNALLED, BlockedError, DiskError, ExitCode, Interrupted, RalphError, RepoError
+from ralph.core.events import CheckEnded, CheckStarted, Guided, RunEnded, Tag, Text
 from ralph.core.guidance import Receipt
-from ralph.core.run import RunResult
+from ralph.core.run import CheckRecord, Ending, RunResult
 from ralph.run.agent import AgentHost, refusing_a_bad_disk, version_of
-from ralph.run.loop import STALLED, run_goal
+from ralph.run.loop import run_goal
 from ralph.run.observers import Recorder, RunNotices, note_on_stderr
 from ralph.run.open import OpenRun, open_run, surround, workspace
 from ralph.run.prepare import Prepared, RunRequest, settle
-from ralph.run.report import farewell, greeting, next_steps, run_started, write_dossier
-from ralph.run.resume import clean_up_after_a_cut, find_run, was_cut
+from ralph.run.report import (
+    farewell,
+    greeting,
+    hint_of,
+    next_steps,
+    reason_of,
+    run_started,
+    short_greeting,
+    still_proven,
+    still_proven_reason,
+    write_dossier,
+)
+from ralph.run.resume import Proven, clean_up_after_a_cut, find_run, was_cut
 from ralph.run.screen import RunScreen
 from ralph.run.throwaway import clean_up_after_a_kill
+from ralph.run.workspace import WorkTree
+from ralph.state import project
 from ralph.state.inbox import Inbox
-from ralph.state.journal import Journal
+from ralph.state.journal import Journal, Saved
 from ralph.state.lock import RepoLock
 
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """What has begun, and must be ended."""
+    """A start in progress, which must be ended."""
 
     prepared: Prepared
     opened: OpenRun
@@ -35,53 +48,102 @@ class _Start:
 
 
 def start_run(asked: RunRequest) -> int:
-    """Begin or continue a run, hand it to the loop, and write down how it ended; return the exit code."""
+    """Start or continue a run, hand it to the loop, and record how it ended; return the exit code."""
     flags, root, directory = asked.flags, asked.place.root, asked.directory
     lock, journal = RepoLock(directory, asked.goal.name, root), Journal(directory / asked.goal.name)
     host, notices = AgentHost(root), RunNotices(asked.goal, root)
     screen = RunScreen(host, as_json=flags.json, quiet=flags.quiet, verbose=flags.verbose)
     with contextlib.ExitStack() as held:
         with refusing_a_bad_disk():
-            lock.probe()
-            _refuse_early(asked, journal)
-            held.enter_context(lock)
+            with screen.tasks.shown(f"starting {asked.goal.name}") as lock.report:
+                lock.probe()
+                _refuse_early(asked, journal)
+                held.enter_context(lock)
             mail_before = Inbox(journal.directory).size
             clean_up_after_a_kill(root, directory)
             held.enter_context(host.guardian)
-            # before the guardian's end, which is that of all that ralph started
+            # before the guardian ends, and with it every process that ralph started
             held.callback(_end_notices, notices, screen, as_json=flags.json)
+            held.callback(screen.call_user)
             held.enter_context(host.signals.watched())
+            asked.place.clone(screen.tasks)
             repo, cleaned = clean_up_after_a_cut(asked, journal)
             prepared = settle(asked, repo)
-            saved = find_run(prepared, journal)
+            found = find_run(prepared, journal)
+            if isinstance(found, Proven) and found.stands:
+                return _say_unchanged(found, prepared, journal, screen)
+            saved = found if isinstance(found, Saved) else None
             surrounded = surround(prepared, saved, journal, host, greets=screen.greets)
-            prepared = surrounded.prepared
-            opened = open_run(surrounded, saved, journal, host, mail_before)
+            prepared, red = surrounded.prepared, None
+            if isinstance(found, Proven):
+                with screen.live():
+                    red = _prove_again(found, prepared, journal, host, screen)
+                if red is None:
+                    return ExitCode.DONE
+            with screen.tasks.shown(f"preparing {asked.goal.name}") as report:
+                opened = open_run(surrounded, saved, journal, host, mail_before, screen.print_check, red, report)
             held.callback(journal.close)
             held.enter_context(screen.live(prepared.settings.limits, opened.run.spend, opened.inbox))
             notices.begin(prepared.settings.notify, asked.env, opened.run.id)
             screens = [opened.record.show_session, notices.screen]
             recorder = screen.recorder(journal, spent=opened.run.spend, screens=screens)
             start = _Start(prepared, opened, recorder, screen, host, notices, saved is not None)
-            _say_first(start, [*cleaned, *surrounded.notes, *opened.said])
+            _say_first(start, [*cleaned, *surrounded.notes, *opened.said], greets=red is None)
         return _loop(start)
 
 
 def _refuse_early(asked: RunRequest, journal: Journal) -> None:
     """Refuse what can be refused before anything is written."""
     if was_cut(asked, journal):
-        return  # what stands in the tree may be the agent's: it is put right under the lock, then read
-    if (repo := asked.place.standing()) is not None:
+        return  # an agent may have changed the tree: it is restored under the lock, then read
+    if (repo := asked.place.present()) is not None:
         find_run(settle(asked, repo), journal)
-    elif asked.place.root.is_dir():  # the branch is another one: its own check and templates come later
+    elif asked.place.root.is_dir():  # another branch: its own check and templates are read later
         asked.settings_at(asked.place.root)
 
 
-def _say_first(start: _Start, said: list[str]) -> None:
-    """Say what begins, and what was found."""
+def _say_unchanged(proven: Proven, prepared: Prepared, journal: Journal, screen: RunScreen) -> int:
+    """Report that the goal is done, and at which commit; run nothing."""
+    reason = still_proven_reason(proven.commit)
+    screen.say(short_greeting(prepared), first=True)
+    screen.recorder(journal)(run_started(prepared, proven.saved.run), RunEnded(ExitCode.DONE, reason, proven=True))
+    screen.say(still_proven(reason, prepared))
+    return ExitCode.DONE
+
+
+def _prove_again(
+    proven: Proven, prepared: Prepared, journal: Journal, host: AgentHost, screen: RunScreen
+) -> CheckRecord | None:
+    """Run the check again on proven work; return its result if it is red.
+
+    The run's directory does not change during the check: a kill must not lose the proof.
+    """
+    repo = prepared.repo
+    run, head = replace(proven.saved.run, branch=repo.branch()), repo.head()
+    recorder, snapshot = screen.recorder(journal), project.take(repo.root)
+    screen.say(greeting(prepared, run, journal.directory), first=True)
+    recorder(run_started(prepared, run), Text(Tag.SYS, f"proven at commit {proven.commit[:10]}; checking it again"))
+    recorder(CheckStarted(run.finished))
+    report = WorkTree(prepared, host, journal, run, snapshot, screen.print_check).prove(run.finished)
+    host.leave_if_interrupted()
+    recorder(CheckEnded(report.exit_code, round(report.seconds, 3), report.output))
+    if report.exit_code != 0:
+        return CheckRecord(0, report.exit_code, report.output)
+    snapshot.store(journal.snapshot)
+    journal.save(replace(proven.saved, check=prepared.check_label), durable=True)
+    result, reason = RunResult(proven.saved.run, Ending.PROVEN), still_proven_reason(head, prepared.check_label)
+    journal.write_result(result, reason_of(result), head=head, end=proven.result.end)
+    recorder(RunEnded(result.exit_code, reason, proven=True))
+    screen.say(still_proven(reason, prepared))
+    return None
+
+
+def _say_first(start: _Start, said: list[str], *, greets: bool) -> None:
+    """Report what starts and what was found; `greets`: the header was not shown yet."""
     prepared, run = start.prepared, start.opened.run
     version = version_of(prepared.agent, prepared.env) if start.screen.is_live else ""
-    start.screen.say(greeting(prepared, run, start.opened.record.journal.directory, version), first=True)
+    if greets:
+        start.screen.say(greeting(prepared, run, start.opened.record.journal.directory, version), first=True)
     start.recorder(run_started(prepared, run))
     for guidance in run.guidance:
         start.recorder(Guided(guidance.number, guidance.text, Receipt.MISSING if guidance.told else "received"))
@@ -95,32 +157,41 @@ def _loop(start: _Start) -> int:
         ws = workspace(start.prepared, opened, start.host, start.screen, start.recorder)
         result = run_goal(opened.run, ws)
     except Interrupted as stopped:
-        words = f"stopped by {'q' if start.screen.quit_by_key else stopped.name}"
-        result = RunResult(record.last_saved, stopped.exit_code, words, proven=False)
+        ending = Ending.QUIT_KEY if start.screen.quit_by_key else Ending.SIGNAL
+        result = RunResult(record.last_saved, ending, signal=stopped.signal_number)
     except OSError as error:
         fault = DiskError(error.filename or record.journal.directory, error)
         _end_in_fault(start, fault)
         raise fault from error
     except RalphError as error:
-        late = error.exit_code == UsageError.exit_code  # too late for bad usage: this is a failure
+        late = error.exit_code == ExitCode.USAGE  # the run has started, so this is a failure rather than bad usage
         fault = RalphError(error.message, error.hint) if late else error
         _end_in_fault(start, fault)
         raise fault from error
-    except Exception as error:  # a bug: record how the run ended, then let the program report it
+    except Exception as error:  # a bug: record the ending, then let the program report it
         _end_in_fault(start, error)
         raise
     record.save(result.run, result.exit_code, durable=True)
-    if result.exit_code == STALLED:
-        write_dossier(result, start.prepared, record.journal)
-    _write_result(start, result)
+    if result.ending is Ending.STALLED:
+        _write_dossier(start, result)
+    _write_result(start, result)  # last: a program that sees it finds everything else
     _say_last(start, result)
     return result.exit_code
 
 
+def _write_dossier(start: _Start, result: RunResult) -> None:
+    """Write the dossier; a failure to do so changes nothing else."""
+    try:
+        write_dossier(result, start.prepared, start.opened.record.journal)
+    except (RalphError, OSError) as error:
+        start.recorder(Text(Tag.SYS, f"cannot write the dossier: {error}"))
+
+
 def _end_in_fault(start: _Start, error: Exception) -> None:
-    """Write down as much as still can be; what an open session spent is counted from its log at the next start."""
-    code = error.exit_code if isinstance(error, RalphError) else 3
-    result = RunResult(start.opened.record.last_saved, code, str(error), proven=False)
+    """Record as much as possible; the next start counts an open session's spend from its log."""
+    is_known = isinstance(error, RalphError)
+    ending = Ending.UNABLE if isinstance(error, BlockedError) else Ending.FAULT if is_known else Ending.BUG
+    result = RunResult(start.opened.record.last_saved, ending, str(error))
     with contextlib.suppress(DiskError):
         _write_result(start, result)
     _say_last(start, result)
@@ -128,14 +199,18 @@ def _end_in_fault(start: _Start, error: Exception) -> None:
 
 def _write_result(start: _Start, result: RunResult) -> None:
     head = None
-    with contextlib.suppress(RepoError):  # it may be the repository that is broken
+    with contextlib.suppress(RepoError):  # the repository itself may be broken
         head = start.prepared.repo.head()
-    start.opened.record.journal.write_result(result, head, start.recorder.status.last_end)
-    start.recorder(RunEnded(result.exit_code, result.reason, result.proven))
+    reason, end = reason_of(result), start.recorder.status.last_end
+    start.opened.record.journal.write_result(result, reason, hint_of(result), head=head, end=end)
+    start.recorder(RunEnded(result.exit_code, reason, result.proven))
 
 
 def _say_last(start: _Start, result: RunResult) -> None:
-    start.notices.ended(result, next_steps(result, start.prepared))
+    reason = reason_of(result)
+    start.notices.ended(result, reason, next_steps(result, start.prepared))
+    if start.prepared.settings.bell and result.exit_code not in SIGNALLED:  # the user who stopped it is present
+        start.screen.call_at_end(f"{result.run.goal}: {reason}")
     seconds, continued = start.host.seconds, start.is_continued
     start.screen.say(farewell(result, start.prepared, seconds, start.recorder.status.times, continued=continued))
 

@@ -1,4 +1,4 @@
-"""A summarizer's session: what stands for the older iterations in later prompts. It may fail; the run goes on."""
+"""A summarizer's session: it condenses older iterations for later prompts. If it fails, the run continues."""
 
 import re
 from collections.abc import Collection
@@ -13,6 +13,7 @@ from ralph.core.run import Held, Run
 from ralph.core.summary import Rhythm, Summary, written
 from ralph.core.text import few
 from ralph.core.verdict import Reply, Verdict
+from ralph.run.prompts import said_of
 from ralph.run.session import MeteredObserver, SessionReport
 from ralph.system.clock import VisibleWait
 from ralph.system.files import replace_file
@@ -28,11 +29,11 @@ class SummarySessions(Protocol):
 
 class ReadOnlyTree(Protocol):
     def undo(self) -> Held:
-        """Undo what a session must not do to `.ralph/` and the branch; return that, and which secrets it committed."""
+        """Undo a session's changes to `.ralph/` and the branch; return them, and the secrets that it committed."""
         ...
 
     def changes(self) -> Collection[str]:
-        """What in the tree is not committed."""
+        """Return the uncommitted files in the tree."""
         ...
 
 
@@ -43,7 +44,7 @@ class SummaryRecords(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SummaryWorkspace:
-    """What summarizing works by, and with; built in `run/workspace`."""
+    """The collaborators for summarizing; built in `run/workspace`."""
 
     rhythm: Rhythm
     sessions: SummarySessions
@@ -54,9 +55,9 @@ class SummaryWorkspace:
 
 
 def condense(run: Run, ws: SummaryWorkspace, *, shrink: bool = False) -> Run | None:
-    """Have the older iterations condensed if that is due; None: it is not. Only a signal, git or the disk can end this.
+    """Condense the older iterations if that is due; None if not. Only a signal, git or the disk can end this.
 
-    `shrink`: a prompt was too long, so that all but the last few are condensed.
+    `shrink`: a prompt was too long, so condense all but the last few.
     """
     through = ws.rhythm.due(run.finished, run.condensed, shrink=shrink)
     if through is None:
@@ -64,7 +65,7 @@ def condense(run: Run, ws: SummaryWorkspace, *, shrink: bool = False) -> Run | N
     before = ws.tree.changes()
     try:
         report = ws.sessions.summarize(run, through)
-    except DiskError:  # the next session would have no log either
+    except DiskError:  # the next session could not write a log either
         raise
     except RalphError as error:
         return _failed(run, through, error.message, ws, passes=shrink)
@@ -73,23 +74,21 @@ def condense(run: Run, ws: SummaryWorkspace, *, shrink: bool = False) -> Run | N
     _tell_deeds(before, ws)
     if text := _summary_in(report, ws.sessions.reply):
         summary = written(through, text)
-        ws.records.save_summary(run, summary)  # first: without it nothing may say that it was made
+        ws.records.save_summary(run, summary)  # first: nothing may refer to it before it exists
         run = replace(run, condensed=run.condensed.after(summary))
         ws.records.save(run)
         ws.observe(SummaryWritten(through, spent.cost_usd if spent.costed else None, summary.text))
         return run
-    ws.records.save(
-        run
-    )  # with what it cost, and no word of a failure yet: after a signal the next start makes the summary
+    ws.records.save(run)  # with its cost, not as a failure: after a signal the next start makes the summary
     ws.clock.leave_if_interrupted()
-    if report.ending.limit is not None:  # the run ends here, and the next start makes the summary
+    if report.ending.limit is not None:  # the run ends here; the next start makes the summary
         return run
     passes = shrink or TABLE[report.ending.end].policy in (Policy.WAIT, Policy.BACKOFF)
     return _failed(run, through, f"{_why(report)} (raw log: {report.log})", ws, passes=passes)
 
 
 def _summary_in(report: SessionReport, reply: Reply) -> str:
-    """The answer, whole: of one in words the verdict's summary is only the end. A claim is no summary."""
+    """Return the whole answer (the summary of an answer in words is only its end); a claim is not a summary."""
     answer = report.ending.answer
     if answer is None or answer.verdict is not Verdict.CONTINUE:
         return ""
@@ -104,7 +103,7 @@ def _why(report: SessionReport) -> str:
 
 def _failed(run: Run, through: int, reason: str, ws: SummaryWorkspace, *, passes: bool) -> Run:
     again = ws.rhythm.next_try(run.finished, passes=passes)
-    said = f"no summary of iterations 1-{through}: {reason}; the run goes on; the next try is after iteration {again}"
+    said = f"no summary of iterations 1-{through}: {reason}; the run continues and retries after iteration {again}"
     ws.observe(Text(Tag.SYS, said))
     run = replace(run, condensed=run.condensed.put_off(again))
     ws.records.save(run)
@@ -112,44 +111,49 @@ def _failed(run: Run, through: int, reason: str, ws: SummaryWorkspace, *, passes
 
 
 def _tell_deeds(before: Collection[str], ws: SummaryWorkspace) -> None:
-    """Undo what a session must not do, and say what it did: it was to read only."""
+    """Undo what a read-only session must not do, and report it."""
     held = ws.tree.undo()
-    for deed in held.undone:
-        ws.observe(Text(Tag.SYS, f"the summarizer {deed.words}; that was undone"))
+    for undone in held.undone:
+        ws.observe(Text(Tag.SYS, f"the summarizer {said_of(undone)}; ralph undid that"))
     for path in held.secrets:
-        ws.observe(Text(Tag.SYS, f"the summarizer itself committed what looks like a secret: {path}"))
+        ws.observe(Text(Tag.SYS, f"the summarizer committed a file that looks like a secret: {path}"))
     if changed := [path for path in ws.tree.changes() if path not in before]:
         shown = few(changed, 5)
-        ws.observe(Text(Tag.SYS, f"the summarizer was to change nothing, but did: {shown}; the next commit holds it"))
+        ws.observe(
+            Text(
+                Tag.SYS,
+                f"the summarizer changed files although it is read-only: {shown}; the next commit includes them",
+            )
+        )
 
 
 _FIRST_LINE = re.compile(r"# Iterations 1-([1-9][0-9]{0,8}) of run (\S+), goal (\S+)")
 _LARGEST = 1 << 16
-"""Bytes; none that ralph writes is longer, and all of it goes into prompts."""
+"""Bytes; ralph writes no longer one, and all of it goes into prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A file that does not say what this run has done."""
+    """A summary file that does not match this run."""
 
     reason: str
 
 
 def store(path: Path, summary: Summary, *, run: str, goal: str) -> None:
-    """Write the summary; its first line says what it covers, and of which run."""
+    """Write the summary; its first line names the run and the iterations."""
     replace_file(path, f"# Iterations 1-{summary.through} of run {run}, goal {goal}\n\n{summary.text}\n")
 
 
 def stored(path: Path, *, run: str) -> Summary | Unusable | None:
-    """Read the summary of this run back, or say why it cannot be; None: there is none."""
+    """Read the summary of this run, or say why it is unusable; None if there is none."""
     if not path.is_file():
-        return Unusable("it is no plain file") if path.exists() else None
+        return Unusable("it is not a regular file") if path.exists() else None
     try:
         with path.open("rb") as file:  # as bytes: a carriage return within it stays one
             data = file.read(_LARGEST + 1)
         first, _, rest = data.decode("utf-8").partition("\n")
     except OSError as error:
-        return Unusable(f"it cannot be read: {error.strerror}")
+        return Unusable(f"cannot read it: {error.strerror}")
     except UnicodeDecodeError as error:
         return Unusable(f"it is not UTF-8 text (byte {error.start})")
     said = _FIRST_LINE.fullmatch(first)
@@ -157,9 +161,9 @@ def stored(path: Path, *, run: str) -> Summary | Unusable | None:
     if said is None or not text or len(data) > _LARGEST:
         return Unusable("it is damaged")
     if said[2] != run:
-        return Unusable(f"it is of run {said[2]}")
+        return Unusable(f"it belongs to run {said[2]}")
     return Summary(int(said[1]), text)
 
 
 SUMMARIZER = "summarizer"
-"""The mode of sessions that condense, as it stands in the names of their logs."""
+"""The mode of summarizer sessions, as written in the names of their logs."""

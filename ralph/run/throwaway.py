@@ -1,12 +1,12 @@
 """A throwaway clone of the user's repository: an agent works in it, and nothing it does there reaches the original.
 
 The clone borrows the original's objects and has copies of its refs, its index and its files. So it shows the tree as
-the user has it: uncommitted, staged, untracked and deleted files included, byte by byte. A checkout by git would not:
-it runs filters (Git LFS asks a server), and in a partial clone it has to fetch. Submodules are copied in the same way.
+the user has it: uncommitted, staged, untracked and deleted files included, byte by byte. A git checkout would not: it
+runs filters (Git LFS asks a server), and in a partial clone it fetches. Submodules are copied in the same way.
 
-Not copied: ignored files, remotes, hooks; of what is untracked also very large files, repositories (another work tree,
-say), and files that look like a secret. The scout's map is quoted in every later prompt and often committed, so the
-scout does not see what ralph would not commit.
+Not copied: ignored files, remotes, hooks; and untracked very large files, repositories (such as another work tree) and
+files that look like a secret. The scout's map is quoted in every later prompt and often committed, so the scout does
+not see what ralph would not commit.
 
 No remote of the clone leads to the original. Still it is no sandbox: a command that names the original by its path
 reaches it.
@@ -21,12 +21,13 @@ import os
 import shlex
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from ralph.core.errors import DiskError, RepoError, UsageError
+from ralph.core.progress import Reporter, TaskProgress
 from ralph.core.secrets import looks_secret
 from ralph.git.command import run_git, succeeded
 from ralph.git.repo import Repo
@@ -35,13 +36,15 @@ from ralph.state.project import EXCLUDES
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, write_all
 
 PASSES = ".understand"
-"""Where passes over a repository are journaled, beside the runs of its goals; no goal is called that."""
+"""The journal directory of passes over a repository, beside the runs of its goals; no goal has this name."""
 _CLONE = "clone"
 _LARGEST = 64 << 20
-"""Bytes of an untracked file: a larger one is data, and no agent reads it."""
+"""Bytes of an untracked file: a larger one is data that no agent reads."""
 _LONGEST_PATH = 4095
 """Bytes (PATH_MAX on Linux): the path of a file in the clone is longer than that in the repository."""
 _CHUNK = 1 << 20
+_OFTEN = 20
+"""Files from one report to the next."""
 
 _SETTINGS = {
     "core.bare": "false",
@@ -58,7 +61,7 @@ _CARRIED = (
     r"|excludesfile|attributesfile)|extensions\.(objectformat|partialclone)"
     r"|remote\..*\.(promisor|url|partialclonefilter))$"
 )
-"""Settings that say how the files are to be read. Remotes only where missing objects are fetched from them."""
+"""Settings for reading the files. Remotes only if missing objects are fetched from them."""
 
 
 class LeftOut(StrEnum):
@@ -71,25 +74,25 @@ class LeftOut(StrEnum):
 
 
 class ThrowawayClone:
-    """A clone of `repo` below `folder`, a directory of ralph's own. The caller holds the lock of the repository."""
+    """A clone of `repo` below `folder`, one of ralph's directories. The caller holds the lock of the repository."""
 
     def __init__(self, repo: Repo, folder: Path) -> None:
         self._repo = repo
-        self._folder = Path(os.path.realpath(folder)) / _CLONE  # as a process that works there sees it
+        self._folder = Path(os.path.realpath(folder)) / _CLONE  # as a process in it sees it
         self.path = self._folder / (repo.root.name or "root")
 
-    def make(self, pause: Callable[[], None]) -> Mapping[str, LeftOut]:
-        """Make it, in place of an earlier one; return what was left out. `pause` is called often, and may raise."""
+    def make(self, report: Reporter) -> Mapping[str, LeftOut]:
+        """Make the clone, replacing an earlier one; return the files that were left out."""
         self.remove()
         make_private_directory(self._folder)
         with named_in_faults(self.path):
             source = _Source(self._repo.root, self._repo.root, self._repo.git_dir)
-            copying = _Copying(source.root, self.path, pause)
+            copying = _Copying(source.root, self.path, report)
             copying.copy_repository(source, self.path)
         return copying.left_out
 
     def remove(self) -> None:
-        """Remove it, also one that a killed ralph left behind."""
+        """Remove the clone, even one that a killed ralph left behind."""
         remove_tree(self._folder)
 
 
@@ -103,17 +106,17 @@ def clean_up_after_a_kill(root: Path, directory: Path) -> None:
     since, so only the user can say which ones count.
     """
     folder = directory / PASSES
-    with contextlib.suppress(DiskError):  # a run can do without; the next clone cannot, and says so
+    with contextlib.suppress(DiskError):  # a run does not need this; the next clone does, and reports it
         remove_tree(folder / _CLONE)
     for copy in sorted(folder.glob("before-*")):
-        if not (copy / "manifest.json").exists():  # it was killed before its agent began
+        if not (copy / "manifest.json").exists():  # it was killed before its agent started
             remove_tree(copy)
             continue
         raise UsageError(
-            "a `ralph understand` of an older ralph was killed here, and its agent may have changed files;"
-            f" as they were, they are in {copy / 'tree'}",
-            f"see what differs: diff -r {shlex.quote(str(copy / 'tree'))} {shlex.quote(str(root))};"
-            f" copy back what you miss, then remove the old files: rm -r {shlex.quote(str(copy))}",
+            "an older `ralph understand` was killed here, and its agent may have changed files;"
+            f" the original files are in {copy / 'tree'}",
+            f"compare: diff -r {shlex.quote(str(copy / 'tree'))} {shlex.quote(str(root))};"
+            f" copy back what you need, then remove the copy: rm -r {shlex.quote(str(copy))}",
         )
 
 
@@ -127,26 +130,26 @@ class _Source:
 
     @classmethod
     def inside(cls, top: Path, place: Path) -> "_Source | None":
-        """The submodule in this folder; None if git refuses it, or its files are elsewhere."""
+        """Return the submodule in this folder; None if git refuses it or its files are elsewhere."""
         asked = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--absolute-git-dir")
         status, out, _ = run_git(top, "-C", str(place), *asked)
         tree, _, git_dir = out.removesuffix("\n").partition("\n")
         return cls(top, place, Path(git_dir)) if status == 0 and tree == str(place) else None
 
     def git(self, *args: str, fine: int = 0) -> str:
-        """Run git here; `fine` is an exit status that is no failure. PATH is searched outside of `top` alone."""
+        """Run git here; exit status `fine` counts as success. Only folders outside `top` are searched for git."""
         pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
         if self.root != self.top:
-            pinned["GIT_NO_LAZY_FETCH"] = "1"  # an agent may have made it, and named the program that fetches
+            pinned["GIT_NO_LAZY_FETCH"] = "1"  # an agent may have made it and set the program that fetches
         status, out, err = run_git(self.top, "-C", str(self.root), *args, pinned=pinned)
         return succeeded(self.root, args, (0 if status == fine else status, out, err))
 
     def files(self) -> dict[str, bool]:
-        """Every path that git does not ignore, and whether it is untracked.
+        """Return every path that git does not ignore, and whether it is untracked.
 
-        The user's own files of `.ralph/` are among them even if git ignores them: the map, the check, the settings.
+        This includes the user's own files in `.ralph/`, even ignored ones: the map, the check, the settings.
         """
-        # --sparse: a folder outside a sparse checkout stays one entry, and its tree need not be there.
+        # --sparse: a folder outside a sparse checkout stays one entry, and its tree may be missing.
         tagged = self.git("ls-files", "-z", "-t", "--sparse", "--cached", "--others", "--exclude-standard").split("\0")
         listed = {entry[2:].rstrip("/"): entry.startswith("?") for entry in tagged if entry}
         if self.root == self.top and (self.root / ".ralph").is_dir():
@@ -156,7 +159,7 @@ class _Source:
         return {path: is_untracked for path, is_untracked in listed.items() if not f"{path}/".startswith(ours)}
 
     def settings(self) -> dict[str, str]:
-        """The settings of the clone."""
+        """Return the settings of the clone."""
         entries = (
             entry.partition("\n") for entry in self.git("config", "-z", "--get-regexp", _CARRIED, fine=1).split("\0")
         )
@@ -175,8 +178,8 @@ class _Source:
 class _Copying:
     """Copies one repository, and its submodules."""
 
-    def __init__(self, root: Path, clone: Path, pause: Callable[[], None]) -> None:
-        self._root, self._clone, self._pause = root, clone, pause
+    def __init__(self, root: Path, clone: Path, report: Reporter) -> None:
+        self._root, self._clone, self._report = root, clone, report
         self.left_out: dict[str, LeftOut] = {}
 
     def copy_repository(self, source: _Source, destination: Path) -> None:
@@ -185,8 +188,9 @@ class _Copying:
         _make_git_dir(source, destination / ".git")
         inside = "" if source.root == self._root else f"{source.root.relative_to(self._root)}/"
         folders = {""}
-        for path, is_untracked in files.items():
-            self._pause()
+        for number, (path, is_untracked) in enumerate(files.items()):
+            if number % _OFTEN == 0:
+                self._report(TaskProgress("files", number, len(files), f"{number:,} of {len(files):,}"))
             if {"", ".", "..", ".git"}.isdisjoint(path.split("/")):  # an agent can write anything into an index
                 why = self._copy(source, path, destination, folders, is_untracked=is_untracked)
                 if why is not None:
@@ -195,7 +199,7 @@ class _Copying:
     def _copy(
         self, source: _Source, path: str, destination: Path, folders: set[str], *, is_untracked: bool
     ) -> LeftOut | None:
-        """Copy a file, link or submodule, or return why not. A path that is gone is deleted, here as there."""
+        """Copy a file, link or submodule, or return why not. A deleted path stays deleted."""
         if is_untracked and looks_secret(path):
             return LeftOut.SECRET
         place, copy = f"{source.root}/{path}", f"{destination}/{path}"
@@ -226,7 +230,7 @@ class _Copying:
         return None
 
     def _retargeted(self, target: str) -> str:
-        """Where a link leads in the clone: an absolute one into the repository leads to the copy of the same file."""
+        """Return a link's target in the clone: one into the repository leads to the copy of that file."""
         if not Path(target).is_absolute():
             return target
         real = Path(os.path.realpath(target))
@@ -267,11 +271,11 @@ def _make_git_dir(source: _Source, git_dir: Path) -> None:
     split = {file.name: file for file in source.git_dir.glob("sharedindex.*")}
     for name, file in (shared | own | split).items():
         if file.is_file():
-            shutil.copy2(file, git_dir / name)  # with its time, by which git tells whether the index is current
+            shutil.copy2(file, git_dir / name)  # with its time, so that git sees whether the index is current
 
 
 def _missing_folders(root: Path, path: str, made: set[str]) -> Iterator[str]:
-    """Yield the folders that lead to a path and are not made yet, outermost first; a link is no folder."""
+    """Yield the missing folders above a path, outermost first; a link does not count as a folder."""
     folder = path.rpartition("/")[0]
     if folder in made:
         return
@@ -282,7 +286,7 @@ def _missing_folders(root: Path, path: str, made: set[str]) -> Iterator[str]:
 
 
 def _copy_file(source: str, destination: str, state: os.stat_result) -> bool:
-    """Copy a file with its mode and time; False if it cannot be read. A copy that cannot be written is a fault."""
+    """Copy a file with its mode and time; False if it is unreadable. Raise if the copy cannot be written."""
     try:
         # If a pipe or a link has taken its place since: do not wait for a writer, and do not follow it.
         file = os.fdopen(os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)

@@ -1,4 +1,4 @@
-"""One `ralph understand`: a scout reads a throwaway clone of the repository, and only its map comes back."""
+"""`ralph understand`: a scout reads a throwaway clone of the repository, and only its map comes back."""
 
 import contextlib
 import time
@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ralph.config.environment import AgentEnvironment, Beginning, agent_environment, passed_over, stands
-from ralph.core.errors import DiskError, Interrupted, RalphError, UsageError
+from ralph.config.environment import passed_over
+from ralph.core.errors import SIGNALLED, DiskError, ExitCode, Interrupted, RalphError, UsageError
 from ralph.core.events import RunEnded, Tag, Text
+from ralph.core.progress import Reporter
 from ralph.core.text import few, timestamp
 from ralph.core.verdict import Reply
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
-from ralph.run.observers import Recorder, note_on_stderr
-from ralph.run.prepare import SurveyRequest, look_to_map, require_place_for_map
+from ralph.run.observers import Recorder, note_on_stderr, session_screen
+from ralph.run.prepare import SurveyRequest, look_to_map, require_place_for_map, surround
 from ralph.run.prompts import MAP
-from ralph.run.report import survey_farewell, survey_greeting, survey_started
+from ralph.run.report import signal_name, survey_farewell, survey_greeting, survey_started
 from ralph.run.scout import Survey, scout
 from ralph.run.screen import RunScreen
 from ralph.run.session import SessionReport, Sessions, run_session
@@ -26,12 +27,12 @@ from ralph.state.lock import RepoLock
 from ralph.system.files import replace_file
 
 NO_GOAL = "ralph understand"
-"""What stands in the lock of the tree instead of a goal's name, in which there is no space."""
+"""Written into the tree's lock instead of a goal's name, which never has a space."""
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyFlags:
-    """What the user asked for on the command line, apart from settings."""
+    """The command-line flags that are not settings."""
 
     json: bool
     quiet: bool
@@ -39,28 +40,32 @@ class SurveyFlags:
 
 
 def understand_repo(flags: SurveyFlags, written: Mapping[str, object]) -> int:
-    """Have a scout map the repository ralph stands in; return the exit code."""
+    """Let a scout map the current repository; return the exit code."""
     asked = look_to_map(written)
     lock, journal = RepoLock(asked.directory, NO_GOAL, asked.repo.root), Journal(asked.directory / PASSES)
     clone = ThrowawayClone(asked.repo, journal.directory)
     kept_map = journal.directory / f"codebase-map-{timestamp(time.time()).replace(':', '')}.md"
     host = AgentHost(clone.path)
     screen = RunScreen(host, as_json=flags.json, quiet=flags.quiet, verbose=flags.verbose)
-    lock.probe()
     with contextlib.ExitStack() as held:
         with refusing_a_bad_disk():
-            held.enter_context(lock)
+            with screen.tasks.shown("starting") as lock.report:
+                lock.probe()
+                held.enter_context(lock)
             clean_up_after_a_kill(asked.repo.root, asked.directory)
             held.enter_context(host.guardian)
             held.enter_context(host.signals.watched())
-            held.callback(_remove, clone)  # while signals only leave a mark: a second Ctrl-C does not stop it
+            held.callback(_remove, clone)  # while signals are only noted: a second Ctrl-C does not stop this
+            held.callback(screen.call_user)
             held.callback(screen.finish_lines)
             journal.open()
             held.callback(journal.close)
-            asked = replace(asked, around=_surround(asked, host))
-            recorder = screen.recorder(journal)
+            asked = replace(asked, around=surround(asked, host))
+            held.enter_context(screen.live())
+            recorder = screen.recorder(journal, screens=[session_screen(asked.repo, "scout")])
             sessions = _CloneSessions(asked, clone, host, journal, recorder, screen)
-            left_out = sessions.make_clone()
+            with screen.tasks.shown(f"copying {asked.repo.root.name}") as report:
+                left_out = sessions.make_clone(report)
         screen.say(survey_greeting(asked), first=True)
         recorder(survey_started(asked))
         unsaid = [asked.around.note] if asked.around.note and not screen.greets else []
@@ -68,33 +73,17 @@ def understand_repo(flags: SurveyFlags, written: Mapping[str, object]) -> int:
             recorder(Text(Tag.SYS, note))
         survey, kept = _survey(asked, sessions, kept_map, journal, recorder, screen)
         recorder(RunEnded(survey.exit_code, survey.reason, proven=False))
+        if asked.agent.settings.bell and survey.exit_code not in SIGNALLED:
+            screen.call_at_end(f"map of {asked.repo.root.name}: {survey.reason}")
         screen.say(survey_farewell(survey, recorder.meter.total, host.seconds, journal.logs, kept))
         return survey.exit_code
-
-
-def _surround(asked: SurveyRequest, host: AgentHost) -> AgentEnvironment:
-    """Settle the environment of the agent before the tree is copied: `.envrc` may add to the tree.
-
-    It is evaluated in the user's repository, where it is trusted; what it names there, PATH say, stays there.
-    """
-    around = agent_environment(
-        stands(asked.repo.root, asked.env),
-        asked.env,
-        guardian=host.guardian,
-        signals=host.signals,
-        ralph_dir=asked.ralph_dir,
-        timeout=asked.agent.settings.envrc_timeout,
-        beginning=Beginning(None),
-    )
-    env = {name: value for name, value in around.env.items() if name != "OLDPWD"}
-    return replace(around, env=env | {"PWD": str(host.root)})
 
 
 def _remove(clone: ThrowawayClone) -> None:
     try:
         clone.remove()
-    except DiskError as error:  # the map is written: not worth a failure
-        note_on_stderr(f"the scout's copy of the repository is left, and the next start removes it: {error.message}")
+    except DiskError as error:  # the map is written, so this is not a failure
+        note_on_stderr(f"cannot remove the scout's copy of the repository; the next start removes it: {error.message}")
 
 
 def _survey(
@@ -105,26 +94,27 @@ def _survey(
     recorder: Recorder,
     screen: RunScreen,
 ) -> tuple[Survey, Path | None]:
-    """Have the map drawn, and put it in its place; return also where the one before it is kept, if there was one."""
+    """Get the map and write it to its place; return also where the previous map is kept, if there was one."""
     try:
-        survey = scout(sessions, recorder, screen.patience(recorder))
-        # Whatever it says of its own place is true of the user's.
+        survey = scout(sessions, recorder, screen.visible_wait(recorder))
+        # A path in its own clone stands for the same path in the user's repository.
         survey = replace(survey, map=survey.map.replace(str(sessions.path), str(asked.repo.root)))
         return survey, _write(survey.map, asked.repo.root, kept_map) if survey.map else None
     except Interrupted as stopped:
-        return Survey("", stopped.exit_code, f"stopped by {stopped.name}"), None
+        by = "q" if screen.quit_by_key else signal_name(stopped.signal_number)
+        return Survey("", stopped.exit_code, f"stopped by {by}"), None
     except (RalphError, OSError) as error:
         where = error.filename if isinstance(error, OSError) else ""
         fault = error if isinstance(error, RalphError) else DiskError(where or journal.directory, error)
-        if isinstance(fault, UsageError):  # too late for bad usage: this is a failure
+        if isinstance(fault, UsageError):  # the pass has started, so this is a failure rather than bad usage
             fault = RalphError(fault.message, fault.hint)
         with contextlib.suppress(DiskError):
-            recorder(RunEnded(1, str(fault), proven=False))
+            recorder(RunEnded(ExitCode.FAILED, str(fault), proven=False))
         raise fault from error
 
 
 class _CloneSessions:
-    """The scout's sessions, each in a clone that no session has changed."""
+    """The scout's sessions, each in an unchanged clone."""
 
     def __init__(
         self,
@@ -150,7 +140,7 @@ class _CloneSessions:
 
     @property
     def written_map(self) -> str:
-        """The map that the session wrote to its place in the clone; empty if it wrote none."""
+        """Return the map that the session wrote to its place in the clone; empty if it wrote none."""
         now = _written(self._clone.path / MAP)
         return now[0].decode("utf-8", "replace").strip() if now != self._map_before else ""
 
@@ -170,18 +160,18 @@ class _CloneSessions:
         return run_session(request, logs, self._sessions)
 
     def renew(self) -> None:
-        self.make_clone()
+        self.make_clone(lambda _: self._host.leave_if_interrupted())
 
-    def make_clone(self) -> Mapping[str, LeftOut]:
-        """Give the next session the repository as the user has it now; return what it will not see."""
-        left_out = self._clone.make(self._host.leave_if_interrupted)
+    def make_clone(self, report: Reporter) -> Mapping[str, LeftOut]:
+        """Give the next session the user's repository as it is now; return what it will not see."""
+        left_out = self._clone.make(report)
         self._map_before = _written(self._clone.path / MAP)
         return left_out
 
 
 def _write(drawn: str, root: Path, kept_map: Path) -> Path | None:
-    """Put the map in its place; another one that stood there is kept in the journal: return where."""
-    require_place_for_map(root)  # it was some time ago that this was looked at
+    """Write the map to its place; move a different previous one to the journal, and return its path."""
+    require_place_for_map(root)  # some time has passed since the first look
     path, kept = root / MAP, None
     before = path.read_bytes() if path.exists() else b""
     if before and before.decode("utf-8", "replace").strip() != drawn:
@@ -190,23 +180,23 @@ def _write(drawn: str, root: Path, kept_map: Path) -> Path | None:
     path.parent.mkdir(exist_ok=True)
     replace_file(path, drawn.rstrip() + "\n", mode=0o644)
     for snapshot in kept_map.parent.parent.glob("*/snapshot"):
-        # A run that was cut off puts back the files that stood when it began; this one is not its agent's doing.
+        # An interrupted run restores the files from its start; its agent did not make this change.
         replace_file(snapshot / path.name, path.read_bytes(), mode=0o644)
     return kept
 
 
 def _unseen(left_out: Mapping[str, LeftOut]) -> list[str]:
-    """Say what the scout does not see, one line for each reason."""
+    """List what the scout does not see, one line per reason."""
     lines: list[str] = []
     for why in LeftOut:
         paths = [path for path, reason in left_out.items() if reason is why]
         shown = few(paths, 5)
-        lines += [f"not shown to the scout ({why}): {shown}"] if paths else []
+        lines += [f"hidden from the scout ({why}): {shown}"] if paths else []
     return lines
 
 
 def _written(path: Path) -> tuple[bytes, int]:
-    """A file's bytes, and when they were written: a scout that writes the same again has written it. A link is none."""
+    """Return a file's bytes and change time, because a scout may write the same bytes again; a link does not count."""
     with contextlib.suppress(OSError):
         if path.is_file() and not path.is_symlink():
             return path.read_bytes(), path.stat().st_mtime_ns

@@ -1,23 +1,24 @@
-"""What the loop's collaborators do on disk: sessions and their logs, commits, the check, the run's record."""
+"""The loop's collaborators on disk: sessions and their logs, commits, the check, the run's record."""
 
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from ralph.core.events import Event, IterationStarted, SessionStarted, SummaryStarted
+from ralph.core.events import AgentChanged, Event, IterationStarted, SessionStarted, SummaryStarted
+from ralph.core.fallback import AgentQuotas
 from ralph.core.limits import Allowance, allowance, for_summary
-from ralph.core.run import Committed, Deed, Held, Iteration, Run, Undone
+from ralph.core.run import Committed, Held, Iteration, Run, Trespass, Undone
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.core.verdict import Reply
 from ralph.git import repo
 from ralph.run import summarizer
-from ralph.run.agent import AgentHost
+from ralph.run.agent import AgentHost, ChosenAgent, version_of
 from ralph.run.check import CheckReport, run_check
 from ralph.run.observers import Recorder
 from ralph.run.prepare import Prepared
-from ralph.run.prompts import Prompts
+from ralph.run.prompts import AgentsMd, Prompts, kept_agents_md
 from ralph.run.session import SessionReport, Sessions, run_session
 from ralph.run.summarizer import SUMMARIZER, SummaryWorkspace
 from ralph.state.journal import Journal, LogFiles, Saved, mode_of
@@ -26,7 +27,7 @@ from ralph.system.clock import VisibleWait
 
 
 class RunFiles:
-    """The run's record: its directory, and what the project's `.ralph/` shows of it."""
+    """The run's record: its directory, and its copies in the project's `.ralph/`."""
 
     def __init__(self, prepared: Prepared, journal: Journal, run: Run, counted: str) -> None:
         """Take over from a start; `counted` is the last raw log whose cost is in the run's spend."""
@@ -64,23 +65,33 @@ class RunFiles:
     def save_summary(self, run: Run, summary: Summary) -> None:
         summarizer.store(self.journal.summary, summary, run=run.id, goal=run.goal)
 
-    def open_logs(self, mode: str, number: int) -> LogFiles:
+    def open_logs(self, agent: str, mode: str, number: int) -> LogFiles:
         """Name the raw logs of a session that is about to start."""
-        logs = self.journal.log_files(self._prepared.settings.agent, mode, number, timestamp(time.time()))
+        logs = self.journal.log_files(agent, mode, number, timestamp(time.time()))
         self._counted = logs.stdout.name  # what is saved after the session includes its cost
         return logs
 
     def show_session(self, events: Sequence[Event], at: str, _lines: bytes) -> None:
         for event in events:
-            if isinstance(event, SessionStarted) and mode_of(self._counted) != SUMMARIZER:
-                self._links.show_session(event.session_id, at)
+            if isinstance(event, SessionStarted):
+                self._links.show_session(mode_of(self._counted), event.session_id, at)
 
 
 class WorkTree:
     """The repository that a run works in, and its check."""
 
-    def __init__(self, prepared: Prepared, host: AgentHost, journal: Journal, run: Run, snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        host: AgentHost,
+        journal: Journal,
+        run: Run,
+        snapshot: Snapshot,
+        show: Callable[[bytes], None],
+    ) -> None:
+        """`show` gets what the check prints, while it runs."""
         self._prepared, self._host, self._journal, self._run = prepared, host, journal, run
+        self._show = show
         self._repo, self._goal_path = prepared.repo, prepared.goal.path
         self._snapshot = snapshot
         self._tip = self._repo.head()
@@ -98,10 +109,10 @@ class WorkTree:
         if not changed:
             return held
         files = tuple(f".ralph/{name}" for name in changed)
-        return replace(held, undone=(Undone(Deed.CHANGED, files), *held.undone))
+        return replace(held, undone=(Undone(Trespass.CHANGED_FILES, files), *held.undone))
 
     def commit(self, message: str) -> Committed:
-        """Commit; what is left out is told once, not again with every iteration."""
+        """Commit; report files that are left out once, not with every iteration."""
         disturbed = self._repo.head() != self._tip
         committed = self._repo.commit_all(message, self._goal_path, self._owned, disturbed=disturbed)
         self._tip = committed.sha
@@ -131,13 +142,24 @@ class WorkTree:
             environment=_child_environment(self._prepared, self._run, iteration),
             log=logs.stdout.with_suffix(".log"),
             stop_requests=lambda: self._host.stop_requests,
+            show=self._show,
         )
-        self.undo()  # what the check itself did is not the next session's fault
+        self.undo()  # the check's own changes must not count against the next session
         return report
 
 
+@dataclass(frozen=True, slots=True)
+class _StandBy:
+    """One agent of a run, and what its sessions share."""
+
+    agent: ChosenAgent
+    agents_md: AgentsMd
+    workers: Sessions
+    summarizers: Sessions
+
+
 class RunSessions:
-    """The sessions of a run: workers, and summarizers in between."""
+    """The sessions of a run: workers, and summarizers in between; by the first agent whose quota is not used up."""
 
     def __init__(
         self,
@@ -149,27 +171,56 @@ class RunSessions:
         clock: VisibleWait,
     ) -> None:
         self._prepared, self._record, self._recorder, self._clock = prepared, record, recorder, clock
+        begun, directory = record.last_saved, record.journal.directory
+        text = kept_agents_md(directory, prepared.repo.root, begun.base, begins=not begun.history.iterations)
+        agents = (prepared.agent, *prepared.fallbacks)
+        self._agents = [self._stand_by(agent, text, host) for agent in agents]
+        self._quotas = AgentQuotas((0.0,) * len(agents), prepared.settings.fallback.after)
+        self._at = 0
+        """Which of them works."""
         self._prompts = Prompts(prepared.repo.root / ".ralph" / "prompts")
-        self._workers = Sessions(prepared.agent, host, recorder)
-        self._summarizers = Sessions(prepared.agent, host, recorder)
         self._summarizing = SummaryWorkspace(prepared.settings.rhythm, self, tree, record, recorder, clock)
 
     @property
     def reply(self) -> Reply:
-        return self._prepared.agent.runner.reply
+        return self._agents[self._at].agent.runner.reply
+
+    def _stand_by(self, agent: ChosenAgent, agents_md: str, host: AgentHost) -> _StandBy:
+        prepared = self._prepared
+        quotes = AgentsMd(agents_md, agent.settings, prepared.repo.root, lambda: version_of(agent, prepared.env))
+        return _StandBy(agent, quotes, Sessions(agent, host, self._recorder), Sessions(agent, host, self._recorder))
+
+    def _turn_to_next(self) -> _StandBy:
+        """Choose the agent of the next session; say so if it is another than that of the last one."""
+        now = self._clock.now()
+        chosen = self._quotas.choose(now)
+        if chosen != self._at:
+            self._at, agent = chosen, self._agents[chosen].agent
+            path, transcript = agent.runner.path, agent.runner.transcript
+            wanted = self._prepared.settings.agent if chosen else ""
+            until = self._quotas.back_at(chosen, now)
+            self._recorder(AgentChanged(agent.settings.agent, path, transcript, agent.model, wanted, until))
+        return self._agents[self._at]
+
+    def next_start(self, resets_at: float | None, not_before: float | None) -> float | None:
+        now = self._clock.now()
+        self._quotas, start = self._quotas.after_limit(self._at, resets_at, not_before, now)
+        return start
 
     def work(self, run: Run, *, shrunk: bool) -> SessionReport:
-        prepared, chosen = self._prepared, self._prepared.settings
+        prepared, by = self._prepared, self._turn_to_next()
+        chosen = by.agent.settings
         prompt = self._prompts.worker(
             prepared.goal,
             run,
             root=prepared.repo.root,
             check=prepared.check_label,
             reply=self.reply,
+            agents_md=by.agents_md.to_quote(prepared.env),
             verbatim=chosen.rhythm.verbatim,
             shrunk=shrunk,
         )
-        request = prepared.agent.request(
+        request = by.agent.request(
             prompt,
             str(uuid.uuid4()),
             chosen.worker,
@@ -178,31 +229,31 @@ class RunSessions:
             folder=self._record.journal.directory,
             allowance=self._allowance(run),
         )
-        logs = self._record.open_logs("worker", run.iteration)
+        logs = self._record.open_logs(chosen.agent, "worker", run.iteration)
         self._recorder(IterationStarted(run.iteration, request.session_id, str(logs.stdout)))
-        return run_session(request, logs, self._workers)
+        return run_session(request, logs, by.workers)
 
     def condense(self, run: Run, *, shrink: bool) -> Run | None:
         return summarizer.condense(run, self._summarizing, shrink=shrink)
 
     def summarize(self, run: Run, through: int) -> SessionReport:
-        prepared = self._prepared
-        request = prepared.agent.request(
+        prepared, by = self._prepared, self._turn_to_next()
+        request = by.agent.request(
             self._prompts.summarizer(prepared.goal, run, through, reply=self.reply),
             str(uuid.uuid4()),
-            prepared.settings.summarizer,
+            by.agent.settings.summarizer,
             root=prepared.repo.root,
             env=_child_environment(prepared, run, run.finished),
             folder=self._record.journal.directory,
             read_only=True,
             allowance=for_summary(self._allowance(run)),
         )
-        logs = self._record.open_logs(SUMMARIZER, run.finished)
+        logs = self._record.open_logs(by.agent.settings.agent, SUMMARIZER, run.finished)
         self._recorder(SummaryStarted(through, request.session_id, str(logs.stdout)))
-        return run_session(request, logs, self._summarizers)
+        return run_session(request, logs, by.summarizers)
 
     def _allowance(self, run: Run) -> Allowance:
-        """What of the limits is left for a session that begins now."""
+        """Return what remains of the limits for a session that starts now."""
         chosen, elapsed = self._prepared.settings, self._clock.elapsed()
         return allowance(chosen.limits, spent=run.spend, elapsed=elapsed, timeout=chosen.iteration_timeout)
 

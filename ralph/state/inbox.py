@@ -29,40 +29,41 @@ class _Posted:
 
 
 class Inbox:
-    """The words to one run; nothing is ever taken out."""
+    """The requests to one run; none is ever removed."""
 
     def __init__(self, directory: Path, heard: int = 0, stale: int = 0) -> None:
-        """Read what comes after the first `heard` words; of the first `stale` only what is told."""
+        """Read after the first `heard` requests; of the first `stale`, only messages to the agent."""
         self._path = directory / _FILE
         self._heard = heard
         self._stale = stale
         self._read = 0
 
-    def anew(self) -> "Inbox":
-        """The same words for another reader."""
+    def for_another_reader(self) -> "Inbox":
+        """Return the same inbox for another reader."""
         return Inbox(self._path.parent, self._heard, self._stale)
 
     @property
     def size(self) -> int:
-        """How many words are in it."""
+        """Return how many requests are in it."""
         try:
             return self._path.read_bytes().count(b"\n")
         except OSError:
             return 0
 
-    def post(self, act: Act, text: str, at: str, *, by_key: bool = False) -> int:
-        """Append a word; return its number."""
+    def post(self, act: Act, text: str, at: str, *, by_key: bool = False) -> Instruction:
+        """Append a request, and return it with its numbers."""
         with open_to_append(self._path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # of two commands at once each gets a number of its own
+            fcntl.flock(file, fcntl.LOCK_EX)  # two commands at once get different numbers
             number = self.size + 1
             posted = _Posted(number, at, act, text, _KEY if by_key else None)
             append_line(file, ndjson.encode_line(to_record(posted)))
-        return number
+            message = _messages(self._path.read_bytes()) if act is Act.TELL else 0
+        return Instruction(number, act, text, by_key=by_key, at=at, message=message)
 
     def read(self) -> list[Instruction]:
-        """The words since the last time; a line that is still being written is left for the next."""
+        """Return new requests; an unfinished line waits for the next call."""
         try:
-            if self._path.stat().st_size == self._read:  # looked at five times a second while a run waits
+            if self._path.stat().st_size == self._read:  # read five times a second while a run waits
                 return []
             with self._path.open("rb") as file:
                 data = file.read()
@@ -71,13 +72,33 @@ class Inbox:
         whole = data[: data.rfind(b"\n") + 1]
         self._read = len(whole)
         lines = whole.split(b"\n")[:-1]
-        words = [_word(number, line) for number, line in enumerate(lines, 1) if number > self._heard]
+        # The first ones are read only to number the messages among the rest.
+        messages = _messages(b"\n".join(lines[: self._heard]))
+        words: list[Instruction | None] = []
+        for number, line in enumerate(lines[self._heard :], self._heard + 1):
+            word = _word(number, line, messages + 1)
+            messages += word is not None and word.act is Act.TELL
+            words.append(word)
         self._heard = max(self._heard, len(lines))
         return [word for word in words if word and (word.act is Act.TELL or word.number > self._stale)]
 
 
-def _word(number: int, line: bytes) -> Instruction | None:
+def _word(number: int, line: bytes, message: int) -> Instruction | None:
+    """Read a line; `message` is its number if it is a message to the agent."""
     with contextlib.suppress(NotARecord):
         posted = parse(_Posted, line)
-        return Instruction(number, posted.act, posted.text, by_key=posted.by == _KEY, at=posted.at)
+        return Instruction(
+            number,
+            posted.act,
+            posted.text,
+            by_key=posted.by == _KEY,
+            at=posted.at,
+            message=message if posted.act is Act.TELL else 0,
+        )
     return None
+
+
+def _messages(lines: bytes) -> int:
+    """Count the messages to the agent."""
+    words = [_word(1, line, 1) for line in lines.split(b"\n") if line]
+    return sum(word is not None and word.act is Act.TELL for word in words)

@@ -2,7 +2,7 @@
 
 $RALPH_DIR/runs/<repo key>/.lock, .archive/
 $RALPH_DIR/runs/<repo key>/<goal>/{run.json, begun.json, result.json, dossier.md, progress.jsonl, summary.md,
-                                   events.ndjson, steering.jsonl, envrc, snapshot/, logs/}
+                                   events.ndjson, steering.jsonl, envrc, agents.md, snapshot/, goal/, logs/}
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ralph.core import ndjson
-from ralph.core.errors import DiskError, StateError
+from ralph.core.errors import DiskError, ExitCode, StateError
 from ralph.core.events import Event
 from ralph.core.guidance import Guidance
 from ralph.core.records import NotARecord, from_record, parse, to_json, to_record
@@ -35,7 +35,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class CondensedRecord:
-    """What `run.json` keeps of a run's summary, whose text is in `summary.md`."""
+    """A run's summary in `run.json`; its text is in `summary.md`."""
 
     not_before: int = 0
     spend: Spend = field(default_factory=Spend)
@@ -43,7 +43,7 @@ class CondensedRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """`run.json`, and `begun.json`. Every field has a default, for an earlier ralph may not have written it."""
+    """`run.json`, and `begun.json`. Every field has a default, because an earlier ralph may not have written it."""
 
     version: int = 0
     run: str = ""
@@ -62,7 +62,7 @@ class RunRecord:
     guidance: tuple[Guidance, ...] = ()
     heard: int = 0
     obstacles: int = 0
-    standstill: Stall = field(default_factory=Stall)
+    stall: Stall = field(default_factory=Stall, metadata={"key": "standstill"})
     condensed: CondensedRecord = field(default_factory=CondensedRecord)
     judge: str = ""
     agent: str = ""
@@ -87,7 +87,7 @@ class RunRecord:
             guidance=self.guidance,
             heard=self.heard,
             obstacles=self.obstacles,
-            standstill=self.standstill,
+            stall=self.stall,
             condensed=Condensed(not_before=self.condensed.not_before, spend=self.condensed.spend),
         )
 
@@ -101,12 +101,17 @@ class ResultRecord:
     run: str
     exit_code: int
     end: str = ""
+    ending: str = ""
+    """How it ended, as a value of `core.run.Ending`; empty if an earlier ralph wrote this."""
     reason: str = ""
     hint: str = ""
+    todo: str = ""
+    """The hint, without the request to run the same command again."""
     limit: str | None = None
     not_before: float | None = None
     proven: bool = False
     iterations: int = 0
+    failed: int = 0  # sessions
     cost_usd: float | None = None
     tokens: int | None = None
     base: str | None = None
@@ -122,7 +127,7 @@ def read_run_record(file: Path) -> RunRecord:
 
 
 def read_result(directory: Path) -> ResultRecord | None:
-    """Read how the last start in a run directory ended; None if it never said."""
+    """Read how the last start in a run directory ended; None if unknown."""
     try:
         return parse(ResultRecord, (directory / "result.json").read_bytes())
     except (OSError, NotARecord):
@@ -130,11 +135,11 @@ def read_result(directory: Path) -> ResultRecord | None:
 
 
 def read_progress(directory: Path) -> History:
-    """Read the finished iterations of a run directory; a torn line is passed over."""
+    """Read the finished iterations of a run directory; a torn line is skipped."""
     history = History()
     try:
         content = (directory / "progress.jsonl").read_bytes()
-    except OSError:  # the commits tell the same
+    except OSError:  # the commits have the same facts
         return history
     for line in content.split(b"\n"):
         with contextlib.suppress(NotARecord):
@@ -144,20 +149,20 @@ def read_progress(directory: Path) -> History:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Where one session's raw output goes."""
+    """The files for one session's raw output."""
 
     stdout: Path
     stderr: Path
 
 
 def mode_of(log: str) -> str:
-    """The mode of the session that the raw log of this name is of: it stands after the instant, which ends in Z."""
+    """Return the mode in a raw log's name: it follows the time, which ends in Z."""
     return log.partition("Z-")[2].partition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What the run directory knows of the last run of a goal; `exit_code` None: it never said how it ended."""
+    """The run directory's record of a goal's last run; `exit_code` is None if it was interrupted."""
 
     run: Run
     goal_path: str
@@ -168,27 +173,27 @@ class Saved:
     model: str
     exit_code: int | None
     dotenv: Mapping[str, str]
-    """The settings that stood in `.env`, which an agent can write."""
+    """The settings in `.env`, which an agent can write."""
     counted: str
     """The last raw log whose cost is in the run's spend."""
     through: int | None = None
-    """The last iteration that the run's notes and check know of: a kill can leave a later one in `progress.jsonl`.
+    """The last iteration that the run's notes and check cover: a kill can leave a later one in `progress.jsonl`.
 
-    None: an earlier ralph has not said.
+    None in records of an earlier ralph.
     """
     rebuilt_because: str = ""
-    """Why the directory did not tell, if it did not."""
+    """Why the directory was unusable, if it was."""
     repo: str = ""
-    """Where it works; written for people and programs that read the file."""
+    """Where it works; for people and programs that read the file."""
 
     @property
     def finished(self) -> bool:
-        return self.exit_code == 0
+        return self.exit_code == ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A run directory that cannot say what its run is."""
+    """A run directory without a readable record."""
 
     reason: str
 
@@ -223,7 +228,7 @@ class Journal:
         try:
             document = ndjson.mapping(ndjson.decode(path.read_text("utf-8")))
         except FileNotFoundError:
-            return Damaged(f"{path} is gone") if self.directory.is_dir() else None
+            return Damaged(f"{path} is missing") if self.directory.is_dir() else None
         except IsADirectoryError:
             return Damaged(f"{path} is a directory")
         except OSError as error:
@@ -233,11 +238,11 @@ class Journal:
         version = ndjson.count(document.get("version"))
         if version > VERSION:
             raise StateError(
-                f"{path} is of version {version}; this ralph knows version {VERSION}",
+                f"cannot read {path}: it has version {version}, and this ralph knows version {VERSION}",
                 "use the ralph that wrote it, or archive that run with --fresh",
             )
         if version < VERSION or not ndjson.text(document.get("run")):
-            return Damaged(f"{path} is damaged (it names no run)")
+            return Damaged(f"{path} is damaged (it has no run id)")
         try:
             record = from_record(RunRecord, document)
         except NotARecord as error:
@@ -258,7 +263,7 @@ class Journal:
         )
 
     def set_aside_damaged(self) -> None:
-        """Keep an unreadable `run.json` under another name."""
+        """Rename an unreadable `run.json`."""
         path = self.directory / "run.json"
         number = 1
         while (target := self.directory / f"run.json.damaged-{number}").exists():
@@ -268,12 +273,12 @@ class Journal:
                 path.rename(target)
 
     def ended_proven(self) -> bool:
-        """Tell whether `result.json` says that the last run is done, for when `run.json` cannot."""
+        """Tell whether `result.json` says that the last run is done, in case `run.json` is damaged."""
         result = read_result(self.directory)
-        return result is not None and result.exit_code == 0
+        return result is not None and result.exit_code == ExitCode.DONE
 
     def ending(self) -> str:
-        """How the last start ended, in words; empty if it never said."""
+        """Return how the last start ended, in words; empty if unknown."""
         result = read_result(self.directory)
         return "" if result is None else f"{result.reason} (exit {result.exit_code})"
 
@@ -291,15 +296,15 @@ class Journal:
         return target
 
     def open(self) -> None:
-        """Make the directory ready to be written; numbering of events goes on where it ended."""
+        """Prepare the directory for writing; event numbers continue."""
         make_private_directory(self.directory)
         make_private_directory(self.logs)
         require_room(self.directory)
         with named_in_faults(self.directory):
-            for earlier in (self.directory / "result.json", self.dossier):  # they speak of an earlier start
+            for earlier in (self.directory / "result.json", self.dossier):  # they are about an earlier start
                 earlier.unlink(missing_ok=True)
         path = self.directory / "events.ndjson"
-        self._seq = _last_seq(path)
+        self._seq = max(self._seq, _last_seq(path))
         self._events = open_to_append(path)
 
     def close(self) -> None:
@@ -323,27 +328,27 @@ class Journal:
         stem = f"{re.sub(r'[:.]', '', at)}-{mode}-{self.directory.name}-{iteration}"
         return LogFiles(directory / f"{stem}.ndjson", directory / f"{stem}.stderr")
 
-    def session_logs(self, agent: str, after: str = "") -> list[Path]:
-        """The raw logs of the agent's sessions later than the one named `after`, oldest first."""
-        found = sorted((self.logs / agent).glob("*.ndjson"))
+    def session_logs(self, after: str = "") -> list[Path]:
+        """Return the raw logs of sessions after the one named `after`, oldest first; their folders name the agents."""
+        found = sorted(self.logs.glob("*/*.ndjson"), key=lambda log: log.name)
         return [log for log in found if log.name > after]
 
     def rewrite_progress(self, history: History) -> None:
-        """Set the progress to what is known to be committed."""
+        """Rewrite the progress from the commits."""
         lines = (ndjson.encode(to_record(iteration)) + "\n" for iteration in history.iterations)
         replace_file(self.directory / "progress.jsonl", "".join(lines))
 
     def record(self, iteration: Iteration) -> None:
-        """Append a finished iteration to the progress; its commit exists already."""
+        """Append a committed iteration to the progress."""
         path = self.directory / "progress.jsonl"
-        with open_to_append(path) as file:  # without fsync: what is lost here is told again by the commits
+        with open_to_append(path) as file:  # without fsync: the commits can replace what is lost here
             append_line(file, ndjson.encode_line(to_record(iteration)))
 
     def save(self, saved: Saved, *, durable: bool) -> None:
-        """Write where the run stands; atomically, so that the file is the old one or the new one.
+        """Write the run's state atomically: the file is the old one or the new one.
 
-        Durably when a start begins and ends. In between a power cut can only make it old, and the commits, which are
-        durable, tell the iterations and the spend since.
+        Durably at the begin and end of a start. In between, a power cut can only leave an old file, and the
+        durable commits have the iterations and spend since.
         """
         run = saved.run
         record = RunRecord(
@@ -364,7 +369,7 @@ class Journal:
             guidance=run.guidance,
             heard=run.heard,
             obstacles=run.obstacles,
-            standstill=run.standstill,
+            stall=run.stall,
             condensed=CondensedRecord(run.condensed.not_before, run.condensed.spend),
             judge=saved.check,
             agent=saved.agent,
@@ -377,10 +382,10 @@ class Journal:
         text = ndjson.encode(to_record(record)) + "\n"
         replace_file(self.directory / "run.json", text, durable=durable)
         if durable and saved.exit_code is None:
-            replace_file(self.directory / "begun.json", text)  # for when a power cut empties the other
+            replace_file(self.directory / "begun.json", text)  # in case a power cut empties the other
 
     def begun(self) -> RunRecord:
-        """What the last start began with, for when `run.json` cannot tell."""
+        """Return the record from the last start, in case `run.json` is damaged."""
         return read_run_record(self.directory / "begun.json")
 
     @property
@@ -388,11 +393,16 @@ class Journal:
         return self.directory / "dossier.md"
 
     def write_dossier(self, text: str) -> None:
-        """Leave what a person needs to know of a run that stalled."""
+        """Write the dossier of a stalled run."""
         replace_file(self.dossier, text)
 
-    def write_result(self, result: RunResult, head: str | None, end: str = "") -> None:
-        """Write how a start ended; `end` is the row of the failure table that its last session ended with."""
+    def write_result(
+        self, result: RunResult, reason: str, hint: str = "", *, head: str | None = None, end: str = ""
+    ) -> None:
+        """Write how a start ended, with its reason and hint in words.
+
+        `end` is the row of the failure table that its last session ended with.
+        """
         run = result.run
         record = ResultRecord(
             version=VERSION,
@@ -400,12 +410,15 @@ class Journal:
             run=run.id,
             exit_code=result.exit_code,
             end=end,
-            reason=result.reason,
-            hint=result.hint,
+            ending=result.ending,
+            reason=reason,
+            hint=hint,
+            todo=result.hint,
             limit=result.limit,
             not_before=result.not_before,
             proven=result.proven,
             iterations=len(run.history.iterations),
+            failed=run.failed,
             cost_usd=run.spend.cost_usd if run.spend.costed else None,
             tokens=run.spend.tokens if run.spend.knows_tokens else None,
             base=run.base,
@@ -415,7 +428,7 @@ class Journal:
 
 
 def _last_seq(path: Path) -> int:
-    """The number of the last event on disk, looked for from the file's end."""
+    """Return the number of the last event on disk, searching from the file's end."""
     try:
         size = path.stat().st_size
     except FileNotFoundError:

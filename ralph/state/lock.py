@@ -1,4 +1,4 @@
-"""Locks with an owner: one run per working tree, one worker per queue; a second one is told who holds it."""
+"""Locks with an owner: one run per working tree, one worker per queue; the refusal of a second one names the owner."""
 
 import contextlib
 import fcntl
@@ -13,34 +13,35 @@ from typing import BinaryIO, Self
 
 from ralph.core import ndjson
 from ralph.core.errors import UsageError
+from ralph.core.progress import Reporter, TaskProgress, unreported
 from ralph.core.records import NotARecord, parse
 from ralph.system.files import make_private_directory, named_in_faults, open_to_append
 from ralph.system.programs import is_running
 
 LOCK = ".lock"
-"""No goal is called that: names have no dot."""
+"""Not a possible goal name: names have no dot."""
 
 _DYING = 12.0
-"""Seconds that a lock whose owner is dead may still be held."""
+"""Seconds that a dead owner's lock may still be held."""
 
 _NAMELESS = 2.0
-"""Seconds that a lock which names nobody is waited for: its owner has just taken it, or `holder` looks at a new one."""
+"""Seconds to wait for a lock without an owner: it was just taken, or `holder` is reading a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who wrote himself into a lock."""
+    """The process that a lock names."""
 
     pid: int = 0
     goal: str = ""
     host: str = ""
     repo: str = ""
     since: float = 0.0
-    """The time of day when he did."""
+    """The time when it took the lock."""
 
     @property
     def is_running(self) -> bool:
-        """Whether he may still be there; of another machine nobody here can tell."""
+        """Whether the process may still run; unknown for another machine."""
         return self.pid == 0 or self.host != socket.gethostname() or is_running(self.pid)
 
 
@@ -48,14 +49,16 @@ class OwnedLock:
     """A file that one process at a time holds. The kernel drops the lock with its owner, however that ends."""
 
     def __init__(self, path: Path, said: Mapping[str, str], refusal: Callable[[Owner], UsageError]) -> None:
-        """`said` is what the owner writes of himself besides who he is; `refusal` is told to whoever comes second."""
+        """`said` is what the owner adds to its identity; `refusal` makes the error for a second process."""
         self._path = path
         self._said = said
         self._refusal = refusal
+        self.report: Reporter = unreported
+        """Gets the owner that ralph waits for."""
         self._file: BinaryIO | None = None
 
     def probe(self) -> None:
-        """Refuse if another one holds the lock; nothing is made that was not there."""
+        """Refuse if another process holds the lock; create nothing."""
         if self._path.exists():
             with self:
                 pass
@@ -66,7 +69,8 @@ class OwnedLock:
         began = time.monotonic()
         while not _locked(file):
             owner = _owner(file)
-            if time.monotonic() < began + _patience(owner):
+            if time.monotonic() < began + _timeout(owner):
+                self.report(TaskProgress(f"waiting for process {owner.pid or '?'} to release the lock"))
                 time.sleep(0.02)
                 continue
             file.close()
@@ -74,7 +78,7 @@ class OwnedLock:
         with named_in_faults(self._path):
             file.truncate(0)
             owner = {"pid": os.getpid(), "host": socket.gethostname(), **self._said}
-            file.write(ndjson.encode_line(owner))  # a whole line: who looks at it has nothing to mend
+            file.write(ndjson.encode_line(owner))  # a whole line, so that readers never see half of it
         self._file = file
         return self
 
@@ -92,19 +96,19 @@ class RepoLock(OwnedLock):
         super().__init__(directory / LOCK, {"goal": goal, "repo": str(root)}, _refused_here)
 
 
-def _patience(owner: Owner) -> float:
+def _timeout(owner: Owner) -> float:
     """How long to wait for a lock that is taken."""
     if owner.pid == 0:
         return _NAMELESS
-    # Its owner was killed, and its guardian is ending what it had started; or `holder` looks at it.
+    # Its owner was killed, and its guardian is ending the rest; or `holder` is reading it.
     return _DYING if not owner.is_running or owner.pid == os.getpid() else 0.0
 
 
 def _refused_here(owner: Owner) -> UsageError:
     return UsageError(
-        f"another run works in this repository: goal {owner.goal or '?'}, process {owner.pid or '?'}"
+        f"another run is using this repository: goal {owner.goal or '?'}, process {owner.pid or '?'}"
         f" on {owner.host or '?'}",
-        "wait for it, or stop it with Ctrl-C; for work side by side use --repo: each goal gets its own clone",
+        "wait for it, or stop it with Ctrl-C; to work in parallel use --repo, which gives each goal its own clone",
     )
 
 
@@ -117,16 +121,16 @@ def _locked(file: BinaryIO) -> bool:
 
 
 def holder(directory: Path) -> Owner | None:
-    """Who works in the tree of this directory of runs right now, if anyone does."""
+    """Return the owner of the live run in this directory of runs, if there is one."""
     return holder_of(directory / LOCK)
 
 
 def holder_of(lock: Path) -> Owner | None:
-    """Who holds a lock right now, if anyone does; whoever wants it meanwhile still gets it."""
+    """Return the owner of a lock, if there is one, without keeping others from taking it."""
     try:
         with lock.open("rb") as file:
             owner = _owner(file)
-            if not owner.is_running:  # the lock is not even tried: a start at this moment must not be refused for it
+            if not owner.is_running:  # do not try the lock: a start at this moment must not be refused for it
                 return None
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

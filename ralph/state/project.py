@@ -4,6 +4,7 @@ While ralph runs, it keeps the protected version in memory; the copy on disk is 
 """
 
 import contextlib
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,12 @@ NAMES = ("config.toml", "check", "setup", "prompts", "pricing.toml", "codebase-m
 
 EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
 """Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""
+
+_SESSIONS = "claude-session.json"
+_SESSION_KEYS = {"planner": "planner_session_id", "worker": "coder_session_id", "scout": "scout_session_id"}
+"""By the mode of the session."""
+_SESSION_ID = re.compile(r"[!-~]{1,100}", re.ASCII)
+_LARGEST = 1 << 16
 
 _WIDTH = 255
 """Characters to which a document is filled up with blanks: one of the same size can be overwritten in place."""
@@ -158,10 +165,22 @@ class ProjectLinks:
     def __init__(self, root: Path) -> None:
         self._own = root / ".ralph"
 
-    def show_session(self, session_id: str, at: str) -> None:
-        self._write(
-            "claude-session.json", {"planner_session_id": None, "coder_session_id": session_id, "updated_at": at}
-        )
+    def show_session(self, mode: str, session_id: str, at: str) -> None:
+        """Show the session that a mode began last; the ids of the others stay, and a summarizer's is not shown."""
+        if mode not in _SESSION_KEYS:
+            return
+        shown = self._shown_sessions() | {_SESSION_KEYS[mode]: session_id}
+        self._write(_SESSIONS, {**shown, "updated_at": at})
+
+    def _shown_sessions(self) -> dict[str, object]:
+        """Read back the ids that are shown, which anybody can have written: only what may be one is repeated."""
+        shown: Mapping[str, object] = {}
+        path = self._own / "state" / _SESSIONS
+        with contextlib.suppress(OSError, ndjson.Malformed):
+            if stat.S_ISREG(path.lstat().st_mode) and path.stat().st_size <= _LARGEST:
+                shown = ndjson.mapping(ndjson.decode_strictly(path.read_bytes()))
+        ids = {key: ndjson.text(shown.get(key)) for key in _SESSION_KEYS.values()}
+        return {key: found if _SESSION_ID.fullmatch(found) else None for key, found in ids.items()}
 
     def show_budget(
         self, *, cost_usd: float, max_cost_usd: float | None, iterations: int, max_iterations: int | None

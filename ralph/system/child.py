@@ -141,7 +141,7 @@ class Child:
         if self._due:
             timeout = min(timeout, max(self._due[0][0] - time.monotonic(), 0.0))
         if self._exited_for() > _PIPE_HELD:
-            self._guardian.end_tree()  # whoever holds the pipe of a child that is gone; then the stream ends by itself
+            self._guardian.end_tree()  # and with it the process that still holds the pipe; then the stream ends
         try:
             batch = self._inbox.get(timeout=timeout)
             if batch is not _WOKEN:
@@ -168,7 +168,7 @@ class Child:
         self._schedule(FINISH_GRACE, self.stop)
 
     def stop(self, soft: bytes = b"") -> None:
-        """End the child in steps, softest first; go on reading meanwhile. `soft` is said on stdin."""
+        """End the child in steps, softest first, while reading continues. `soft` is written to stdin."""
         if soft:
             self.say(soft)
         self._due.clear()

@@ -19,7 +19,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class VisibleWait:
-    """The clock, the signals, and what is done meanwhile. Instants are of the wall clock: no suspend stops it."""
+    """The clock, the signals, and the work during a wait. Times are of the wall clock, which no suspend stops."""
 
     observe: Callable[[Event], None]
     now: Callable[[], float]

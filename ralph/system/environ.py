@@ -10,6 +10,10 @@ _GIT_REDIRECTIONS = (
 )  # fmt: skip
 
 
+FAULT_FILE = "RALPH_FAULT_FILE"
+"""Names the file in which a child of a queue worker reports the fault that ended it."""
+
+
 def inherited() -> dict[str, str]:
     """All of it, as it is."""
     return dict(os.environ)

@@ -149,3 +149,12 @@ def _make_writable(name: str | Path, above: int | None = None) -> None:
         for entry in opened.enter_context(os.scandir(inside)):
             if entry.is_dir(follow_symlinks=False):
                 _make_writable(entry.name, inside)
+
+
+def write_new(path: Path, text: str, mode: int) -> None:
+    """Write a file that is not there; what has come in its place since is never overwritten."""
+    with named_in_faults(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        path.chmod(mode)

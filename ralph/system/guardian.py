@@ -1,7 +1,7 @@
 """The guardian: a small process between ralph and its children that outlives ralph just long enough to end them.
 
 It is a subreaper, so whatever a child starts, however it detaches, becomes the guardian's own child in the end: no
-child means no descendant. It ends the tree when told to, and when its socket to ralph closes, which the kernel does for
+child means no descendant. It ends the tree on request, and when its socket to ralph closes, which the kernel does for
 a ralph killed with -9. As a fork it shares ralph's lock on the working tree, and so keeps it until the tree is dead.
 One guardian serves a whole run: forking ralph costs more than everything else that a session needs.
 """
@@ -87,7 +87,10 @@ class Guardian:
                 pid = os.fork()
             except OSError as error:
                 ours.close()
-                raise StartError(f"no process can be started: {error.strerror}", "see what else runs here") from error
+                raise StartError(
+                    f"cannot start a process: {error.strerror}",
+                    "check the process limit (ulimit -u) and what else is running",
+                ) from error
             if pid == 0:
                 ours.close()
                 _guard(theirs)
@@ -102,7 +105,10 @@ class Guardian:
             self._swept = True
             if not answer:
                 self._bury()
-            why = answer.decode("utf-8", "replace") or f"its guardian died, or did not answer for {_PATIENCE:.0f} s"
+            why = (
+                answer.decode("utf-8", "replace")
+                or f"its guardian process ended, or did not answer within {_PATIENCE:.0f} s"
+            )
             raise StartError(f"cannot start {argv[0]}: {why}")
 
     def poll(self) -> int | None:
@@ -297,7 +303,7 @@ def sweep() -> None:
 def _kill_children() -> None:
     """Newest first, and each as it is found: what forks and leaves at once would be gone after a look around.
 
-    With its process group, which the kernel kills whole: nothing is forked out of it meanwhile. The group is of a
+    With its process group, which the kernel kills whole: nothing can be forked out of it. The group is of a
     session that was started for the child, so nobody else's process is in it.
     """
     ours = os.getpgrp()

@@ -15,24 +15,28 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ralph.core.errors import UsageError
+from ralph.core import ndjson
+from ralph.core.errors import DiskError, UsageError
 from ralph.core.ndjson import LineSplitter, Oversized
-from ralph.system.files import open_to_append
+from ralph.core.records import NotARecord, parse, to_record
+from ralph.system.environ import FAULT_FILE
+from ralph.system.files import open_to_append, replace_file
 from ralph.system.guardian import StartError
 from ralph.system.programs import deaf_to_ctrl_z, hear_ctrl_z
 
 LEASH = "RALPH_LEASH"
-"""The variable that tells a child to heed its leash; not for whom it starts itself."""
+"""The variable that makes a child follow its leash; its own children don't inherit it."""
 
 _STDIN = "stdin"
 
 _STOP = ((15.0, signal.SIGTERM), (25.0, signal.SIGKILL))
 """Seconds after the SIGINT at which each harder request follows: ralph takes 10 of them for an agent that will not end.
 
-The second request that a ralph hears of, whichever it is, has it kill its agent at once.
+At the second request of any kind, ralph kills its agent at once.
 """
 
 _CHUNK = 1 << 16
@@ -66,12 +70,18 @@ class Leashed:
     """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], stderr_log: Path) -> None:
-        """Start `argv`, a ralph that heeds its leash, in a session of its own; what it complains of is appended."""
+        """Start `argv`, a ralph that follows its leash, in its own session; its stderr is appended to `stderr_log`.
+
+        If a fault ends it, `read_fault` knows that by the name of the same file.
+        """
+        fault_file = _fault_file(stderr_log)
+        fault_file.unlink(missing_ok=True)
+        told = {LEASH: _STDIN, FAULT_FILE: str(fault_file.resolve())}
         with open_to_append(stderr_log) as complaints:
             try:
                 with deaf_to_ctrl_z():
                     self._process = subprocess.Popen(
-                        argv, cwd=cwd, env={**environment, LEASH: _STDIN}, bufsize=0, start_new_session=True,
+                        argv, cwd=cwd, env={**environment, **told}, bufsize=0, start_new_session=True,
                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints,
                     )  # fmt: skip
             except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
@@ -110,7 +120,7 @@ class Leashed:
     def read(self, timeout: float) -> list[bytes] | None:
         """Return the lines that came within `timeout`, possibly none; None once the child is gone and read out.
 
-        Due steps of a stop are taken here: whoever stops a child has somebody go on reading it.
+        This also takes the due steps of a stop, so reading must continue during a stop.
         """
         deadline = time.monotonic() + timeout
         while not self._ended:
@@ -141,7 +151,7 @@ class Leashed:
             self._process.send_signal(number)
 
     def stop(self) -> None:
-        """End the child in steps, softest first; go on reading meanwhile. To ask again changes nothing."""
+        """End the child in steps, softest first, while reading continues. A second call changes nothing."""
         with self._asking:
             if self._asked:
                 return
@@ -176,7 +186,7 @@ class Leashed:
         return [line for line in lines if not isinstance(line, Oversized)]
 
     def _pipe_is_lost(self) -> bool:
-        """Tell whether the child left so long ago that whoever still holds its pipe is none of it."""
+        """Tell whether the child left so long ago that the holder of its pipe is not part of it."""
         status = self._process.poll()
         if status is None:
             return False
@@ -185,12 +195,38 @@ class Leashed:
         return time.monotonic() - self._exited_at > (_PIPE_GUARDED if status < 0 else _PIPE_HELD)
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What ended a child before its work could: as its user would have read it, but not in one text."""
+
+    message: str
+    hint: str = ""
+
+
+def write_fault(file: str, fault: Fault) -> None:
+    """Report to the parent, which named the file."""
+    with contextlib.suppress(DiskError):  # it is on stderr as well
+        replace_file(Path(file), ndjson.encode(to_record(fault)) + "\n", durable=False)
+
+
+def read_fault(stderr_log: Path) -> Fault | None:
+    """Return the fault that ended the child whose stderr went to this file; None: there was none."""
+    try:
+        return parse(Fault, _fault_file(stderr_log).read_bytes())
+    except (OSError, NotARecord):
+        return None
+
+
+def _fault_file(stderr_log: Path) -> Path:
+    return stderr_log.with_suffix(".fault.json")
+
+
 def heed_leash(word: str) -> None:
     """Die with the parent from now on, if it asks for that: `word` is what `RALPH_LEASH` says."""
     if not word:
         return
     if word != _STDIN or not stat.S_ISFIFO(os.fstat(0).st_mode):
-        raise UsageError(f"{LEASH}={word}, but stdin is no leash", f"unset {LEASH}: ralph-runs alone sets it")
+        raise UsageError(f"{LEASH}={word} is set, but stdin is not a leash", f"unset {LEASH}: only ralph-runs sets it")
     hear_ctrl_z()
     threading.Thread(target=_die_with_parent, name="leash", daemon=True).start()
 

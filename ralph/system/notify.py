@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ralph.core import ndjson
+from ralph.core.errors import ExitCode
 from ralph.core.text import exit_words, timestamp
 from ralph.system.programs import deaf_to_ctrl_z, loading_outside, outside
 
@@ -27,7 +28,7 @@ LAST_MOMENT = 10.0
 """Seconds that those under way have when ralph is through."""
 VERSION = 1
 _LONGEST = 2_000
-_FAILED = (1, 2, 3, 5)
+_FAILED = (ExitCode.FAILED, ExitCode.USAGE, ExitCode.BUG, ExitCode.STALLED)
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class BackgroundPrograms:
     limit: float
     """Seconds after which it is ended, with all that it started and that stayed in its group."""
     failed: Callable[[str], None]
-    """Told why an errand failed; called in its thread, if it has one."""
+    """Gets the reason of a failure; called in the thread, if there is one."""
     _threads: list[threading.Thread] = field(default_factory=list[threading.Thread])
     _room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_AT_ONCE))
     _over: threading.Event = field(default_factory=threading.Event)
@@ -49,14 +50,14 @@ class BackgroundPrograms:
         thread = threading.Thread(target=self._run, args=(said,), name="errand", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the machine has no room for it; whoever sends must not suffer
-            self.failed(f"it cannot be started: {error}")
+        except RuntimeError as error:  # no resources for it; the sender must not fail
+            self.failed(f"cannot start it: {error}")
             return
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Give those under way so many seconds to end, then end them."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         try:
             for thread in self._threads:
                 thread.join(max(deadline - time.monotonic(), 0.0))
@@ -68,7 +69,7 @@ class BackgroundPrograms:
     def _run(self, said: bytes) -> None:
         with self._room:
             if self._over.is_set():
-                self.failed("there was no time left for it")
+                self.failed("ralph ended before it could run")
                 return
             try:
                 with deaf_to_ctrl_z():
@@ -77,7 +78,7 @@ class BackgroundPrograms:
                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
                     )  # fmt: skip
             except (OSError, ValueError) as error:  # ValueError: a NUL in an argument
-                self.failed(f"it cannot be started: {getattr(error, 'strerror', None) or error}")
+                self.failed(f"cannot start it: {getattr(error, 'strerror', None) or error}")
                 return
             with program:
                 why = self._see_off(program, said)
@@ -98,44 +99,50 @@ class BackgroundPrograms:
                 asked = None  # it remembers them
                 if self._over.is_set() or time.monotonic() > deadline:
                     return (
-                        "it had not ended when ralph did" if self._over.is_set() else f"it took over {self.limit:g} s"
+                        "it was still running when ralph ended"
+                        if self._over.is_set()
+                        else f"it took longer than {self.limit:g} s"
                     )
                 continue
             status = program.returncode
-            return "" if status == 0 else exit_words(status) if status < 0 else f"it ended with {status}"
+            return "" if status == 0 else exit_words(status) if status < 0 else f"exit code {status}"
 
 
 class Occasion(StrEnum):
-    """What people want to know of when they are away."""
+    """Events that the user wants to know about when away."""
 
     DONE = "done"
     STUCK = "stuck"
-    """It needs a person: failed, stalled, or a bug of ralph's."""
+    """It needs a person: failed, stalled, or a bug in ralph."""
     BLOCKED = "blocked"
-    """It cannot go on before a person has done something: login, billing, a permission."""
+    """It cannot continue before a person acts: login, billing, a permission."""
     QUOTA = "quota"
-    """It waits for the account's quota, and goes on by itself."""
+    """It waits for the account's quota, and continues by itself."""
     BUDGET = "budget"
     """A limit that the user has set was reached."""
 
 
-_BY_EXIT_CODE = {0: Occasion.DONE, 4: Occasion.BUDGET, 6: Occasion.BLOCKED}
+_BY_EXIT_CODE: Mapping[int, Occasion] = {
+    ExitCode.DONE: Occasion.DONE,
+    ExitCode.LIMIT: Occasion.BUDGET,
+    ExitCode.BLOCKED: Occasion.BLOCKED,
+}
 
 
 def occasion_of(exit_code: int) -> Occasion | None:
-    """What the end of a run is to someone who is away; None: it was stopped, so somebody is there."""
+    """Return the occasion for the end of a run; None if the user stopped it and is present."""
     return _BY_EXIT_CODE.get(exit_code) or (Occasion.STUCK if exit_code in _FAILED else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the command is told."""
+    """The message to the command."""
 
     event: Occasion
     at: float
     text: str
     goal: str = ""
-    """Its name; empty where it is about a queue as a whole."""
+    """Its name; empty for a queue as a whole."""
     title: str = ""
     repo: str = ""
     exit_code: int | None = None
@@ -144,7 +151,7 @@ class Notice:
     id: str = ""
     """The goal's in its queue."""
     next: str = ""
-    """What to do about it: a command, or words that hold one."""
+    """What to do about it: a command, or text with one."""
 
     def encode(self) -> bytes:
         """One line of JSON; the keys are always the same."""
@@ -168,17 +175,17 @@ class Notice:
 
 
 class Notifier:
-    """Has the user's command told; nobody waits for it, and the first time that it fails is remembered."""
+    """Runs the user's notification command in the background, and remembers its first failure."""
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], workplace: Path) -> None:
-        """`workplace` is where agents write: no program there is taken for the user's."""
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str], repo_root: Path) -> None:
+        """`repo_root` is where agents write: a program there is never used as the user's."""
         self.fault = ""
         """Why the command failed, when it first did."""
         self._command = command
         self._errands: BackgroundPrograms | None = None
         if command:
-            path = outside(env.get("PATH", os.defpath), workplace) or os.defpath
-            environment = {**env, "PATH": path, **loading_outside(env, workplace)}
+            path = outside(env.get("PATH", os.defpath), repo_root) or os.defpath
+            environment = {**env, "PATH": path, **loading_outside(env, repo_root)}
             self._errands = BackgroundPrograms(command, environment, LIMIT, self._failed)
 
     def tell(self, notice: Notice) -> None:
@@ -189,7 +196,7 @@ class Notifier:
         """Wait a moment for what is under way; return what the user should know, if anything went wrong."""
         if self._errands is not None:
             self._errands.close(LAST_MOMENT)
-        return f"a notification was not sent by `{self._command[0]}` (notify): {self.fault}" if self.fault else ""
+        return f"cannot send a notification with `{self._command[0]}`: {self.fault}" if self.fault else ""
 
     def _failed(self, why: str) -> None:
         self.fault = self.fault or why

@@ -2,13 +2,21 @@
 
 import contextlib
 import os
+import select
+import selectors
 import shutil
 import signal
 import subprocess
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+_LOOK = 0.1
+"""Seconds between two looks at a program that says nothing."""
+_DYING = 2.0
+"""Seconds that a killed program is waited for: a process that a disk holds up ends later."""
+_CHUNK = 1 << 16
 _LOADED = ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
 
 
@@ -30,14 +38,6 @@ def hear_ctrl_z() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTSTP})
 
 
-def user_to_fork_for() -> int:
-    """Return the `user` with which `subprocess` forks, for programs that a library starts and then waits for.
-
-    To run as a named user rules vfork out, also if it is the same one. To fork takes some milliseconds more.
-    """
-    return os.geteuid()
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramAnswer:
     """What it printed and complained of; `exit_code` None: it ran out of time, or could not be started."""
@@ -47,10 +47,23 @@ class ProgramAnswer:
     complaints: str
 
 
-def run_to_end(argv: Sequence[str], *, environment: Mapping[str, str], said: bytes | None) -> tuple[int, bytes, bytes]:
-    """Run a program to its end, however long that takes; return its exit status, output and complaints.
+class OutOfTime(Exception):
+    """The program was ended, with all that it had started, because it took longer than its limit."""
 
-    Raise the `OSError` of a program that cannot be started.
+
+def run_to_end(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    said: bytes | None,
+    limit: float | None = None,
+    hear: Callable[[bytes], None] | None = None,
+) -> tuple[int, bytes, bytes]:
+    """Run a program to its end; return its exit status, output and complaints.
+
+    `hear` is given the complaints as they come, and nothing if none come for a moment. If it raises, the program is
+    ended with all that it has started. Raise the `OSError` of a program that cannot be started, and `OutOfTime` if it
+    takes longer than `limit`: with `hear`, from its last sign of life.
     """
     with deaf_to_ctrl_z():
         program = subprocess.Popen(
@@ -58,8 +71,65 @@ def run_to_end(argv: Sequence[str], *, environment: Mapping[str, str], said: byt
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
     with program:
-        output, complaints = program.communicate(said)
+        try:
+            if hear is not None:
+                output, complaints = _heard(program, limit, hear)
+            else:
+                output, complaints = program.communicate(said, timeout=limit)
+        except subprocess.TimeoutExpired as error:
+            _end_group(program)
+            raise OutOfTime from error
     return program.returncode, output, complaints
+
+
+def _heard(program: subprocess.Popen[bytes], limit: float | None, hear: Callable[[bytes], None]) -> tuple[bytes, bytes]:
+    """Read both outputs of a program to their ends, or end it."""
+    output, complaints = bytearray(), bytearray()
+    last_sign = time.monotonic()
+    with _ended_on_a_fault(program), selectors.DefaultSelector() as pipes:
+        for pipe, text in ((program.stdout, output), (program.stderr, complaints)):
+            if pipe is not None:
+                pipes.register(pipe, selectors.EVENT_READ, text)
+        while pipes.get_map():
+            ready = pipes.select(_LOOK)
+            for key, _ in ready:
+                chunk = os.read(key.fd, _CHUNK)
+                if not chunk:
+                    pipes.unregister(key.fileobj)
+                key.data.extend(chunk)
+                if key.data is complaints:
+                    hear(chunk)
+            if ready:
+                last_sign = time.monotonic()
+            elif limit is not None and time.monotonic() > last_sign + limit:
+                raise OutOfTime
+            else:
+                hear(b"")
+    return bytes(output), bytes(complaints)
+
+
+@contextlib.contextmanager
+def _ended_on_a_fault(program: subprocess.Popen[bytes]) -> Generator[None]:
+    with contextlib.ExitStack() as on_fault:
+        on_fault.callback(_end_group, program)
+        yield
+        on_fault.pop_all()
+
+
+def _end_group(program: subprocess.Popen[bytes]) -> None:
+    """Kill a program that leads a session of its own, with all that it started there, and wait for their end.
+
+    They have all left, as far as they can write anything, when nobody holds its pipes any more.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
+    until = time.monotonic() + _DYING
+    for pipe in (program.stdout, program.stderr):
+        waiting = select.poll()
+        if pipe is not None:
+            waiting.register(pipe, select.POLLIN)
+            while waiting.poll(max(0.0, until - time.monotonic()) * 1000) and os.read(pipe.fileno(), _CHUNK):
+                pass
 
 
 def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit: float) -> ProgramAnswer:
@@ -76,9 +146,8 @@ def ask(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], limit
         try:
             output, complaints = program.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
-            return ProgramAnswer(None, "", f"{argv[0]} did not answer in {limit:g} s")
+            _end_group(program)
+            return ProgramAnswer(None, "", f"{argv[0]} did not answer within {limit:g} s")
     return ProgramAnswer(program.returncode, output.decode("utf-8", "replace"), complaints.decode("utf-8", "replace"))
 
 

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 
 def suspend(continued: Callable[[], int]) -> None:
-    """Stop as Ctrl-Z does, with whoever else the shell counts to this job; return when it has gone on.
+    """Stop as Ctrl-Z does, together with the rest of this shell job; return when it continues.
 
-    `continued` counts how often it has. The call that sends the signal returns before that has reached any thread: who
-    took the terminal back then would leave it to the shell as a view has it.
+    `continued` counts how often it did. The call that sends the signal returns before any thread gets it: taking the
+    terminal back at that moment would leave it to the shell with the view's settings.
     """
     before, until = continued(), time.monotonic() + _TO_STOP
     os.kill(0, signal.SIGTSTP)
@@ -80,7 +80,7 @@ class Signals:
 
 
 class SignalSafeQueue(Generic[T]):
-    """First in, first out; whoever puts never waits."""
+    """First in, first out; `put` never waits."""
 
     def __init__(self) -> None:
         self._things: deque[T] = deque()

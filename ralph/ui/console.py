@@ -7,15 +7,15 @@ from typing import Protocol
 from ralph.core.events import Event, Waiting
 from ralph.core.text import format_clock
 from ralph.ui.keys import WAKE_KEY
-from ralph.ui.render import COMMANDS, Detail, Divider, Paragraph, PlainTelling
-from ralph.ui.terminal import visible, visible_json
+from ralph.ui.render import COMMANDS, Detail, Divider, FinishedCall, PlainRenderer, Said
+from ralph.ui.terminal import LineInPlace, visible, visible_json
 
 _LABEL = 9
 _MARGIN = " " * (_LABEL + 2)
 
 
 class Lines(Protocol):
-    """Where lines are written to: an outlet, or what stands before one."""
+    """Where lines are written to: an output, or what stands before one."""
 
     @property
     def width(self) -> int | None: ...
@@ -26,16 +26,16 @@ class Lines(Protocol):
 class Console:
     """A screen of plain lines: `label  text`, the label saying who speaks."""
 
-    def __init__(self, outlet: Lines, detail: Detail = Detail.NORMAL, root: str = "") -> None:
-        """Write to `outlet`; paths below `root` are shown relative to it."""
-        self._outlet = outlet
-        self._telling = PlainTelling(detail, root)
+    def __init__(self, output: Lines, detail: Detail = Detail.NORMAL, root: str = "") -> None:
+        """Write to `output`; paths below `root` are shown relative to it."""
+        self._output = output
+        self._words = PlainRenderer(detail, root)
         self._wait: Waiting | None = None
-        self._countdown = ""
+        self._countdown = LineInPlace(output.write)
 
     def __call__(self, events: Sequence[Event], at: str | None, _lines: bytes) -> None:
         """Show events that were read together, `at` this moment if it is known."""
-        if self._telling.detail is Detail.QUIET:
+        if self._words.detail is Detail.QUIET:
             return
         lines = [line for event in events for line in self.lines(event, at)]
         if lines:
@@ -45,50 +45,55 @@ class Console:
         """Write a line that is no event's: header, recovery, farewell."""
         self._write(_labelled(label, text))
 
+    def show(self, said: Said) -> None:
+        """Write what a live view has not drawn."""
+        self._write(_lines(said))
+
     def tick(self, now: float, *, keys: bool, redraws: bool) -> None:
         """Show a terminal how long a wait still takes: once, if it `redraws` nothing. `keys`: one of them ends it."""
-        if self._telling.detail is Detail.QUIET or self._wait is None or (width := self._outlet.width) is None:
+        if self._words.detail is Detail.QUIET or self._wait is None or (width := self._output.width) is None:
             return
         if self._wait.until is None:
-            line = "paused: `ralph resume` goes on, `ralph stop` ends the run"
+            line = "paused: `ralph resume` continues, `ralph stop` stops the run"
         else:
             left = format_clock(self._wait.until - now)
-            line = f"{left} left · `ralph wake`{f' or {WAKE_KEY}' if keys else ''}: go on now"
+            line = f"{left} left · `ralph wake`{f' or {WAKE_KEY}' if keys else ''}: continue now"
         if not redraws:
             self._wait = None
             self._write([f"{' ' * (_LABEL + 2)}{line}"])
-        elif line != self._countdown:
-            self._outlet.write(f"\r{' ' * (_LABEL + 2)}{line}"[:width] + "\x1b[K")
-            self._countdown = line
+        else:
+            self._countdown.show(f"{_MARGIN}{line}", width - 1)
 
     def end_wait(self) -> None:
         """Take the countdown off the screen."""
         self._wait = None
-        if self._countdown:
-            self._countdown = ""
-            self._outlet.write("\r\x1b[K")
+        self._countdown.clear()
 
     def close_session(self) -> None:
-        """Say what was done and used in a session of which nobody says that it has ended: a log's."""
-        self._write([line for said in self._telling.close_session() for line in _lines(said)])
+        """Report tools and usage of a session without an end event, as in a log."""
+        self._write([line for said in self._words.close_session() for line in _lines(said)])
 
     def _write(self, lines: list[str]) -> None:
-        width = self._outlet.width
-        if self._countdown:  # what is written below it takes its place
-            self._countdown = ""
-            self._outlet.write("\r\x1b[K")
+        width = self._output.width
+        self._countdown.clear()  # the new lines take its place
         folded = lines if width is None else [part for line in lines for part in _folded(line, width)]
-        self._outlet.write("".join(f"{line}\n" for line in folded))
+        self._output.write("".join(f"{line}\n" for line in folded))
 
     def lines(self, event: Event, at: str | None) -> list[str]:
         """What to show of an event."""
         if isinstance(event, Waiting):
             self._wait = event
-        return [line for said in self._telling.tell(event, at) for line in _lines(said)]
+        return [line for said in self._words.tell(event, at) for line in _lines(said)]
 
 
-def _lines(said: Paragraph | Divider) -> list[str]:
-    return [f"── {said.what} " + "─" * 40] if isinstance(said, Divider) else _labelled(said.label, said.text)
+def _lines(said: Said) -> list[str]:
+    match said:
+        case Divider():
+            return [f"── {said.what} " + "─" * 40]
+        case FinishedCall():
+            return []  # plain lines get theirs as paragraphs
+        case _:
+            return _labelled(said.label, said.text)
 
 
 def _folded(line: str, width: int) -> list[str]:
@@ -112,16 +117,16 @@ def _labelled(label: str, text: str) -> list[str]:
     return [line, *(f"{_MARGIN}{line}".rstrip() for line in rest)] if rest else [line]
 
 
-def json_screen(outlet: Lines) -> Callable[[Sequence[Event], str, bytes], None]:
+def json_screen(output: Lines) -> Callable[[Sequence[Event], str, bytes], None]:
     """A screen for programs: every event as the line that was journaled."""
 
     def show(_events: Sequence[Event], _at: str, lines: bytes) -> None:
-        write_json(outlet, lines)
+        write_json(output, lines)
 
     return show
 
 
-def write_json(outlet: Lines, lines: bytes) -> None:
+def write_json(output: Lines, lines: bytes) -> None:
     """Write lines of JSON: to a program as they are, to a terminal without anything that could steer it."""
-    is_terminal = outlet.width is not None
-    outlet.write_bytes(visible_json(lines.decode("utf-8", "replace")).encode("ascii") if is_terminal else lines)
+    is_terminal = output.width is not None
+    output.write_bytes(visible_json(lines.decode("utf-8", "replace")).encode("ascii") if is_terminal else lines)

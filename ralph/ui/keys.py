@@ -1,4 +1,4 @@
-"""Keys pressed in ralph's terminal: read at once, without echo; pasted text and type-ahead are told apart."""
+"""Keys pressed in ralph's terminal: read at once, without echo; pasted text and type-ahead are ignored."""
 
 import codecs
 import contextlib
@@ -18,9 +18,9 @@ _REST_OF_A_KEY = 0.05
 """Seconds in which what follows the first byte of a key arrives, also through a slow line; Esc alone has no more."""
 _LONGEST_KEY = 32
 _REST_OF_A_TEXT = 1.0
-"""Seconds after which a pasted text, or an answer of the terminal's, of which no more comes is taken to be over."""
+"""Seconds of silence after which a pasted text, or an answer of the terminal, counts as finished."""
 _LONGEST_TEXT = 100_000
-"""Letters that are kept of one: whoever pastes more meant another window."""
+"""Letters to keep of one: a longer paste was meant for another window."""
 
 _SEQUENCE = re.compile(r"\x1b(?:\[(?P<figures>[0-9;<=>?]*)(?P<end>[ -/]*[@-~])|O(?P<single>[@-~]))")
 _BEGUN = re.compile(r"\x1b(?:[\[O][0-9;<=>? -/]*|[\]P_^X])?\Z")
@@ -28,7 +28,7 @@ _PASTED = re.compile(r"\x1b\[200~(?P<text>.*?)(?P<over>\x1b\[201~|\Z)", re.DOTAL
 _ANSWER = re.compile(
     r"\x1b[\]P_^X][^\x00-\x06\x08-\x1f]+?(?P<over>\x07|\x1b\\|(?=[\x00-\x06\x08-\x1a\x1c-\x1f]|\x1b[^\\])|\x1b?\Z)"
 )
-"""What a terminal says of itself if it is asked (OSC, DCS and the like), by whomever: BEL or ST ends it, or any key."""
+"""A terminal's answer to a query (OSC, DCS or similar): BEL or ST ends it, or any key."""
 
 _MOST_AT_ONCE = 3
 """Different letters in one read that a hand may have typed, on a slow line say; more of them are a text."""
@@ -123,7 +123,7 @@ class Decoder:
 
 
 def _decoded(text: str, *, is_all: bool) -> tuple[list[str], str]:
-    """Keys, and what is left because more may belong to it."""
+    """Return the keys, and an unfinished rest."""
     keys: list[str] = []
     position = 0
     while position < len(text):
@@ -167,7 +167,7 @@ class Keyboard:
         self._decoder = Decoder()
         self._heard_at = 0.0
         self.returns = 0
-        """How often the terminal was somebody else's and has come back: who draws there draws anew."""
+        """How often another program had the terminal: each time, the view redraws."""
 
     @property
     def is_heard(self) -> bool:
@@ -198,7 +198,7 @@ class Keyboard:
         self._descriptor = None
 
     def give_back(self) -> None:
-        """Set the terminal as it was; who listens again has it set anew."""
+        """Restore the terminal's settings; the next `listen` sets them again."""
         if self.in_foreground and self._descriptor is not None and self._before:
             with contextlib.suppress(OSError, termios.error):  # it may have hung up
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._before)

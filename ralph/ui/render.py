@@ -1,6 +1,7 @@
-"""What is told of a run's events: who speaks and what, for plain lines and, folded and in tones, for live views."""
+"""The wording of a run's events: who speaks and what, for plain lines and for live views alike. Needs no rich."""
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -8,9 +9,11 @@ from enum import IntEnum
 from ralph.core import ndjson
 from ralph.core.activity import NAMELESS, CallEnd, Digest, SessionActivity, ToolRow, gist
 from ralph.core.events import (
+    AgentChanged,
     ApiRetry,
     CheckEnded,
     CheckStarted,
+    Compacted,
     Event,
     Guided,
     IterationEnded,
@@ -35,9 +38,8 @@ from ralph.core.events import (
 )
 from ralph.core.text import exit_words, format_duration, format_money, instant, local_time, plural
 from ralph.core.usage import total_tokens
-from ralph.core.verdict import TOOL, obstacle_in
-from ralph.ui.draw import Tone
-from ralph.ui.terminal import one_line
+from ralph.core.verdict import TOOL, claim_words, obstacle_in
+from ralph.ui.terminal import Look, one_line
 
 _PLAN_LINES = 6
 _PLAN_WIDTH = 160
@@ -60,7 +62,7 @@ def actions(digest: Digest) -> str:
 
 
 def report(usage: Usage) -> str:
-    """Tokens, dollars and context, as far as they were told."""
+    """Return tokens, dollars and context, as far as known."""
     context = "" if usage.context_pct is None else f"context {usage.context_pct:.0f} %"
     estimate = " (estimate)" if usage.cost_is_estimate is True else ""
     cost = "" if usage.cost_usd is None else f"{format_money(usage.cost_usd)}{estimate}"
@@ -93,6 +95,9 @@ def _tokens(usage: Usage) -> str:
     return plural(total, "token") + (f": {detail}" if detail else "")
 
 
+_UNKNOWN = ("ignored", "ignored_block", "ignored_item", "system")
+"""The names under which transcripts report unknown data."""
+
 PLAN = "PLAN"
 COMMANDS = frozenset({"next", "push", "fetch"})
 """Labels of lines that hold a command. The terminal itself folds those: a line end of ours, pasted with the rest, would
@@ -100,7 +105,7 @@ start half of the command."""
 
 FAILED_LINES = 8
 _KEPT_OUTPUT = 20_000
-"""Characters of a call's output that are kept until it ends: of one that failed the first lines are shown."""
+"""Characters of a call's output that are kept until it ends, its last ones: those of a failed call are shown."""
 
 _KEPT_CALLS = 1000
 """Calls whose output is kept: an agent may print for calls that it never ends."""
@@ -114,14 +119,17 @@ class Detail(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A label and the words beside it, of which there may be many lines. Only a live view heeds the tones."""
+    """A label and a text of any number of lines. Plain lines ignore everything else."""
 
     label: str
     text: str
-    tone: Tone = Tone.DIM
-    words: Tone = Tone.PLAIN
+    tone: Look = Look.QUIET
+    words: Look = Look.PLAIN
     aside: str = ""
-    """What stands dimmed after the words."""
+    """Shown dimmed after the words."""
+    markdown: bool = False
+    fleeting: bool = False
+    """One of many: a view that is far behind leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +139,39 @@ class Divider:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A tool call that is over, not worded yet: most of those of a busy agent are never drawn."""
+
+    start: ToolStart | None
+    """None: nobody saw it begin."""
+    status: ToolStatus
+    ended: CallEnd
+    line: int | None
+    """The file's line on which its change begins, if the agent said that."""
+    output: str
+
+    @property
+    def fleeting(self) -> bool:
+        """One of many: a view that is far behind leaves it out."""
+        return self.status is not ToolStatus.FAIL
+
+
+Said = Paragraph | Divider | FinishedCall
+
+
 class EventRenderer:
-    """A fold over events. How calls are told differs from screen to screen: that is left to who derives from it."""
+    """A fold over events that words them. Screens show calls differently, so each has its own subclass."""
 
     def __init__(self, detail: Detail = Detail.NORMAL, root: str = "") -> None:
-        """Paths below `root` are told relative to it."""
+        """Paths below `root` are shown relative to it."""
         self.detail = detail
         self.root = root
         self._tally = SessionActivity()
         self._output: dict[str, _Output] = {}
         self._reported: Usage | None = None
 
-    def tell(self, event: Event, at: str | None) -> Sequence[Paragraph | Divider]:
+    def tell(self, event: Event, at: str | None) -> Sequence[Said]:
         """What to show of an event."""
         match event:
             case IterationStarted(iteration=number):
@@ -150,7 +179,7 @@ class EventRenderer:
             case SummaryStarted(through=number):
                 return self._begins(f"summary of iterations 1-{number}")
             case SessionStarted():
-                return [_session_started(event)]
+                return _session_started(event)
             case Text():
                 return self._text(event)
             case ToolStart():
@@ -166,15 +195,18 @@ class EventRenderer:
                 self._tally.uses(event)
                 return []
             case RateLimited():
-                return [] if event.status == "allowed" else [Paragraph("quota", _quota(event, at), Tone.WARN)]
+                return [] if event.status == "allowed" else [Paragraph("quota", _quota(event, at), Look.WARN)]
+            case Compacted():
+                self._tally.compactions += 1
+                return [Paragraph("note", _compacted(event), Look.WARN)]
             case ApiRetry():
-                words = f"the API answered {event.status or 'nothing'}; the agent tries again ({event.attempt})"
-                return [Paragraph("retry", words, Tone.WARN)]
+                words = f"the API answered {event.status or 'nothing'}; the agent retries (try {event.attempt})"
+                return [Paragraph("retry", words, Look.WARN)]
             case TurnEnded(terminal_reason="aborted_tools" | "aborted_streaming"):
                 return []  # we interrupted it, and said so
             case TurnEnded():
                 words = one_line(event.text or event.subtype, 300)
-                return [Paragraph("error", words, Tone.BAD)] if event.is_error else []
+                return [Paragraph("error", words, Look.BAD)] if event.is_error else []
             case SessionEnded():
                 return self.close_session()
             case IterationEnded():
@@ -185,48 +217,38 @@ class EventRenderer:
                 return [_check_ended(event)]
             case Waiting():
                 until = "" if event.until is None else f"until {_clock(event.until, at)}: "
-                return [Paragraph("waiting", f"{until}{one_line(event.reason, 300)}", Tone.WARN)]
+                return [Paragraph("waiting", f"{until}{one_line(event.reason, 300)}", Look.WARN)]
             case Guided():
-                return [Paragraph("guidance", _guided(event), Tone.CALM)]
-            case Meta() | RunStarted() | CheckStarted() | RunEnded():
+                return [Paragraph("guidance", _guided(event), Look.ACCENT)]
+            case Meta():
+                return self._unknown(event)
+            case AgentChanged():
+                return [Paragraph("note", _agent_changed(event, at), Look.WARN)]
+            case RunStarted() | CheckStarted() | RunEnded():
                 return []
 
-    def pass_over(self, event: Event, at: str | None) -> Sequence[Paragraph]:
-        """Count an event of which nothing is to be shown; a plan is all the same."""
-        match event:
-            case ToolStart():
-                self._call_starts(event, at)
-            case ToolOutput():
-                self._keep(event)
-            case ToolEnd():
-                self._tally.ends(event, at)
-                self._output.pop(event.id, None)
-                self.forget_call(event)
-            case Text(tag=Tag.THINK):
-                return [each for each in self._text(event) if each.label == PLAN]
-            case _:
-                pass
-        return []
-
-    def forget_call(self, event: ToolEnd) -> None:
-        """Nothing is told of a call that is over."""
-
-    def call_starts(self, event: ToolStart) -> Sequence[Paragraph]:
-        """What is told when a call begins."""
+    def call_starts(self, event: ToolStart) -> Sequence[Said]:
+        """Word the beginning of a call."""
         raise NotImplementedError
 
-    def call_ends(self, event: ToolEnd, ended: CallEnd, output: str) -> Sequence[Paragraph]:
-        """What is told when it is over; `output` is what it printed, as far as that is kept."""
+    def call_ends(self, event: ToolEnd, ended: CallEnd, output: str) -> Sequence[Said]:
+        """Word its end; `output` is what it printed, as far as that is kept."""
         raise NotImplementedError
+
+    def output_of(self, call_id: str) -> str:
+        """Return what an open call has printed so far, as far as that is kept."""
+        kept = self._output.get(call_id)
+        return "" if kept is None else "\n".join(kept.parts)
 
     def close_session(self) -> list[Paragraph]:
-        """Say what was done and what it took, as far as events told; then forget the session."""
+        """Report the session's tools and usage, as far as known; then forget it."""
         digest = self._tally.digest()
         self._forget_session()
         did = actions(digest)
-        used = report(digest.usage) if digest.usage is not None else ""
+        times = plural(digest.compactions, "compaction") if digest.compactions else ""
+        used = " · ".join(filter(None, [report(digest.usage) if digest.usage is not None else "", times]))
         self._reported = digest.usage
-        return [Paragraph(label, text, Tone.SOFT) for label, text in (("ACTIONS", did), ("REPORT", used)) if text]
+        return [Paragraph(label, text, Look.SOFT) for label, text in (("ACTIONS", did), ("REPORT", used)) if text]
 
     @property
     def is_verbose(self) -> bool:
@@ -237,7 +259,7 @@ class EventRenderer:
         self._reported = None
         return [Paragraph("", ""), Divider(what)]
 
-    def _call_starts(self, event: ToolStart, at: str | None) -> Sequence[Paragraph]:
+    def _call_starts(self, event: ToolStart, at: str | None) -> Sequence[Said]:
         self._tally.starts(event, at)
         if event.name == TOOL and not self.is_verbose:
             return []  # the summary follows
@@ -251,21 +273,25 @@ class EventRenderer:
         match event.tag:
             case Tag.AI:
                 hidden = not self.is_verbose and _is_answer(event.text)
-                return [] if hidden else [Paragraph("agent", event.text, Tone.CALM)]
+                return [] if hidden else [Paragraph("agent", event.text, Look.ACCENT, markdown=True, fleeting=True)]
             case Tag.THINK:
                 return [self._thought(event)]
             case Tag.PROMPT:
-                return [Paragraph("told", event.text if self.is_verbose else one_line(event.text, 160), words=Tone.DIM)]
+                words = event.text if self.is_verbose else one_line(event.text, 160)
+                return [Paragraph("prompt", words, words=Look.QUIET, fleeting=True)]
             case Tag.SYS:  # ralph's own word, or the agent's of its surroundings
-                return [Paragraph("note", event.text, Tone.WARN)]
+                return [Paragraph("note", event.text, Look.WARN)]
             case Tag.TOOL | Tag.USER:
                 label = "tool" if event.tag is Tag.TOOL else "user"
-                return [Paragraph(label, event.text, words=Tone.DIM)] if self.is_verbose else []
+                return [Paragraph(label, event.text, words=Look.QUIET, fleeting=True)] if self.is_verbose else []
 
     def _thought(self, event: Text) -> Paragraph:
         if self._tally.says(event):
-            return Paragraph(PLAN, event.text.strip() if self.is_verbose else plan(event.text), Tone.SOFT)
-        return Paragraph("thinks", event.text if self.is_verbose else one_line(event.text, 100), words=Tone.DIM)
+            return Paragraph(
+                PLAN, event.text.strip() if self.is_verbose else plan(event.text), Look.SOFT, markdown=True
+            )
+        words = event.text if self.is_verbose else one_line(event.text, 100)
+        return Paragraph("thinks", words, words=Look.QUIET, fleeting=True)
 
     def _keep(self, event: ToolOutput) -> None:
         self._tally.prints(event)
@@ -273,11 +299,17 @@ class EventRenderer:
             output = self._output[event.id] = _Output()
             if len(self._output) > _KEPT_CALLS:
                 del self._output[next(iter(self._output))]
-        if self.is_verbose or output.length < _KEPT_OUTPUT:
-            output.keep(event.text if self.is_verbose else event.text[:_KEPT_OUTPUT])
+        output.keep(event.text, most=None if self.is_verbose else _KEPT_OUTPUT)
+
+    def _unknown(self, event: Meta) -> list[Paragraph]:
+        """Show what ralph does not know, to who wants to see everything."""
+        names = [f"{key.partition('_')[2] or 'event'} {event.meta[key]}" for key in _UNKNOWN if key in event.meta]
+        if not names or not self.is_verbose:
+            return []
+        return [Paragraph("unknown", one_line(", ".join(names), 160), words=Look.QUIET, fleeting=True)]
 
     def _iteration_ended(self, event: IterationEnded) -> list[Paragraph]:
-        """Summary and commit; cost and context only if the session's report has not just told them."""
+        """Report summary and commit, and cost and context unless the session's report just did."""
         facts = [f"commit {event.commit[:10]}"]
         if event.cost_usd is not None and (self._reported is None or self._reported.cost_usd is None):
             facts.append(format_money(event.cost_usd))
@@ -285,31 +317,38 @@ class EventRenderer:
             facts.append(f"context {event.context_pct:.0f} %")
         said = event.summary
         if event.verdict == "DONE":
-            said = "claims DONE" if event.summary == "DONE" else f"claims DONE: {event.summary}"
+            said = claim_words(event.summary)
         elif event.verdict == "BLOCKED":
             said = f"says it is blocked: {obstacle_in(event.summary)}"
-        return [Paragraph("summary", said, Tone.STRONG), Paragraph("", " · ".join(facts), words=Tone.DIM)]
+        return [
+            Paragraph("summary", said, Look.STRONG, markdown=True),
+            Paragraph("", " · ".join(facts), words=Look.QUIET),
+        ]
 
     def _summary_written(self, event: SummaryWritten) -> list[Paragraph]:
         told = event.cost_usd is None or (self._reported is not None and self._reported.cost_usd is not None)
-        cost = [] if told else [Paragraph("", format_money(event.cost_usd or 0), words=Tone.DIM)]
-        return [Paragraph("summary", event.text, Tone.STRONG), *cost]
+        cost = [] if told else [Paragraph("", format_money(event.cost_usd or 0), words=Look.QUIET)]
+        return [Paragraph("summary", event.text, Look.STRONG, markdown=True), *cost]
 
 
 @dataclass(slots=True)
 class _Output:
     """What a call has printed: in parts, since joining them each time would cost more than all else."""
 
-    parts: list[str] = field(default_factory=list[str])
+    parts: deque[str] = field(default_factory=deque[str])
     length: int = 0
 
-    def keep(self, text: str) -> None:
-        self.parts.append(text)
-        self.length += len(text) + 1
+    def keep(self, text: str, most: int | None) -> None:
+        """Keep a text; with a limit, of all of them about so many characters at their end."""
+        kept = text if most is None else text[-most:]
+        self.parts.append(kept)
+        self.length += len(kept) + 1
+        while most is not None and self.length - len(self.parts[0]) > most:
+            self.length -= len(self.parts.popleft()) + 1
 
 
-class PlainTelling(EventRenderer):
-    """For any terminal, file or pipe: a call is told when it begins, and how it ended only where that matters."""
+class PlainRenderer(EventRenderer):
+    """For any terminal, file or pipe: shows a call when it begins, and its end only where that matters."""
 
     def call_starts(self, event: ToolStart) -> list[Paragraph]:
         return [
@@ -321,22 +360,43 @@ class PlainTelling(EventRenderer):
             return []
         name = one_line(ended.name or NAMELESS, 40)
         if not self.is_verbose:
-            return [Paragraph("", "\n".join([f"{name} failed:", *first_lines(output)]))]
+            return [Paragraph("", "\n".join([f"{name} failed:", *last_lines(output)]))]
         word = "failed" if event.status is ToolStatus.FAIL else event.status
         said = call(f"{name} {word}", ended.seconds, ended.lines)
         return [Paragraph("", f"{said}:\n{output}" if output else said)]
 
 
-def first_lines(output: str) -> list[str]:
-    """Of what a call that failed has printed."""
-    return [one_line(line, 200) for line in output.splitlines()[:FAILED_LINES]]
+def last_lines(output: str, most: int = FAILED_LINES) -> list[str]:
+    """Return the last lines of what a call printed, with their indent: there a failure says what it is."""
+    lines = [line[:200].rstrip() for line in output[-_KEPT_OUTPUT:].splitlines()]
+    return [line for line in lines if line][-most:]
 
 
-def _session_started(event: SessionStarted) -> Paragraph:
-    """Model and version; of an agent that tells neither, the session's id."""
+def _agent_changed(event: AgentChanged, at: str | None) -> str:
+    """Say who works from now on, and why."""
+    who = f"{event.agent} (model {event.model})"
+    if not event.instead_of:
+        return f"{who} works again: its usage limit has reset"
+    until = "" if event.until is None else f" until {_clock(event.until, at)}"
+    return f"{who} takes over: {event.instead_of} has reached its usage limit{until}"
+
+
+def _compacted(event: Compacted) -> str:
+    """Say that a conversation was summarized, and how long it was."""
+    before = "" if event.pre_tokens is None else f" at {event.pre_tokens:,} tokens"
+    after = "" if event.post_tokens is None else f"; {event.post_tokens:,} are left"
+    return f"the agent summarized its conversation{before}{after}"
+
+
+def _session_started(event: SessionStarted) -> list[Paragraph]:
+    """Model and version; of an agent that tells neither, the session's id. And whether it is another than asked for."""
     version = f"agent version {event.version}" if event.version else ""
     words = " · ".join(filter(None, [event.model, version])) or event.session_id
-    return Paragraph("session", words, words=Tone.DIM)
+    said = [Paragraph("session", words, words=Look.QUIET)]
+    if event.forked_from:
+        fork = f"the agent forked the session: ralph asked for {event.forked_from}, this is {event.session_id}"
+        said.append(Paragraph("note", one_line(fork, 300), Look.WARN))
+    return said
 
 
 def _is_answer(text: str) -> bool:
@@ -354,14 +414,14 @@ def _is_answer(text: str) -> bool:
 def _check_ended(event: CheckEnded) -> Paragraph:
     took = format_duration(event.seconds)
     if event.exit_code == 0:
-        return Paragraph("check", f"green in {took}", Tone.GOOD)
+        return Paragraph("check", f"green in {took}", Look.GOOD)
     why = "ran out of time" if event.exit_code is None else exit_words(event.exit_code)
-    tail = event.output.strip().splitlines()[-FAILED_LINES:] or ["(it printed nothing)"]
-    return Paragraph("check", "\n".join([f"red ({why}) in {took}: DONE is withdrawn", *tail]), Tone.BAD)
+    tail = last_lines(event.output) or ["(no output)"]
+    return Paragraph("check", "\n".join([f"red ({why}) in {took}: DONE rejected", *tail]), Look.BAD)
 
 
 def _clock(when: float, at: str | None) -> str:
-    """An instant as people read it who are told of it at another one."""
+    """Write a time relative to `at` for people."""
     return local_time(when, (instant(at) if at else None) or 0.0)
 
 
@@ -377,10 +437,10 @@ def _quota(event: RateLimited, at: str | None) -> str:
 
 def _guided(event: Guided) -> str:
     fates = {
-        "received": "the next session is told",
+        "received": "the next session will read it",
         "acknowledged": "acknowledged",
-        "unacknowledged": "not acknowledged; it is told again",
-        "dropped": "never acknowledged; it is not told any more",
+        "unacknowledged": "not acknowledged; sending it again",
+        "dropped": "never acknowledged; ralph stops sending it",
     }
     fate = fates.get(event.status, one_line(event.status))
     return f"{event.number}: {event.text} ({fate})" if event.status == "received" else f"{event.number}: {fate}"

@@ -1,39 +1,24 @@
-"""The terminal: what it can show, output that never blocks ralph or fails it, and text made safe to print."""
+"""The terminal: what it can show, text made safe to print, and every escape sequence that ralph writes.
 
-import contextlib
+Whatever a person looks at arrives here as rows of rich segments (`ui/theme` makes them) and leaves through `ui/output`.
+"""
+
 import os
 import re
-import select
-import stat
-import termios
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, TextIO
+
+from ralph.ui.output import Output
+
+if TYPE_CHECKING:  # rich takes a tenth of a second to load; only a screen pays for it
+    from rich.segment import Segment
+    from rich.style import Style
 
 _LEAST_COLUMNS, _LEAST_ROWS = 40, 8
 """Below that, lines one under the other are easier to read."""
-
-_PATIENCE = 60.0
-"""Seconds to wait for a reader who has stopped reading. What comes then is left out until he reads on."""
-
-_LAST_WORDS = 5.0
-"""The same for what sets a terminal right, also in haste."""
-
-_GLANCE = 0.05
-"""The same for a view, which must hear keys: a reader that reads makes room sooner."""
-_LOOK = 0.2
-_PIECE = 4096
-"""What a pipe that has room takes without blocking; it never says how much that is."""
-
-_MOST = 8 << 20
-"""Bytes that wait, more than a run says in an hour; beyond that whoever writes waits, as long as an outlet would."""
-_LAST_READING, _A_MOMENT = 60.0, 2.0
-"""Seconds that a reader has at the end; the second, if the user wants that now: who reads takes no longer."""
-_ROOM_POLL = 0.05
-"""Seconds between two looks whether there is room."""
 
 # C0 but newline and tab, DEL, C1, and what reorders, hides or joins text; and whatever is there and not to be seen, all
 # that Unicode calls default-ignorable: soft hyphens, fillers (of Hangul, Khmer, Mongolian), formats of shorthand and
@@ -45,10 +30,24 @@ _HOSTILE = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _COLOUR = "(?:\x1b\\[|\x9b)[0-9;:]*m"
-# Both at once: what is left when a colour is out is no sequence that anybody wrote, and stays what it is.
+# Both in one pass: removing a colour may join its neighbours to what looks like a sequence; it stays as it is.
 _UNSEEN = re.compile(f"{_COLOUR}|{_HOSTILE}")
 _ANY_HOSTILE = re.compile(_HOSTILE)  # a colour begins with one, too
 _NOT_PRINTABLE = re.compile("[^\n -~]")
+
+
+class Look(StrEnum):
+    """What a style is for; the value is its name in the theme (`ui/theme`), which only a screen loads."""
+
+    PLAIN = "none"
+    STRONG = "strong"
+    QUIET = "quiet"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    ACCENT = "accent"
+    SOFT = "soft"
+    CHOSEN = "chosen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,8 @@ class Terminal:
     lively: bool
     """A view may redraw itself."""
     colour: bool
+    styled: bool = False
+    """It knows attributes such as bold, if not colours."""
 
 
 def terminal(stream: TextIO | None, env: Mapping[str, str]) -> Terminal:
@@ -69,7 +70,7 @@ def terminal(stream: TextIO | None, env: Mapping[str, str]) -> Terminal:
     if size is None or env.get("TERM", "") in ("", "dumb") or env.get("CI", "") not in ("", "0", "false"):
         return Terminal(lively=False, colour=False)
     lively = size.columns >= _LEAST_COLUMNS and size.lines >= _LEAST_ROWS
-    return Terminal(lively, colour=not env.get("NO_COLOR"))
+    return Terminal(lively, colour=not env.get("NO_COLOR"), styled=True)
 
 
 def in_foreground(stream: TextIO | None) -> bool:
@@ -86,225 +87,6 @@ def is_attended(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty() and in_foreground(stream)
     except ValueError:
         return False
-
-
-class Output:
-    """A stream that falls silent when its reader is gone (EPIPE) or its terminal hung up (EIO)."""
-
-    def __init__(
-        self, stream: TextIO | None, in_haste: Callable[[], bool] = lambda: False, patience: float = _PATIENCE
-    ) -> None:
-        """Write to `stream`; `in_haste` tells that nobody may be waited for any more."""
-        self._stream = stream
-        self._is_in_haste = in_haste
-        self._patience = patience
-        self._owed = b""
-        self.fault: OSError | None = None
-        """Why it has fallen silent, if not because its reader left."""
-        self._can_block = stream is not None and _can_block(stream)
-
-    @property
-    def closed(self) -> bool:
-        """Whether it has fallen silent for good."""
-        return self._stream is None
-
-    @property
-    def in_haste(self) -> bool:
-        """Whether nobody may be waited for any more."""
-        return self._is_in_haste()
-
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """Columns and rows of the terminal; None for a file or a pipe."""
-        try:
-            return os.get_terminal_size(self._stream.fileno()) if self._stream is not None else None
-        except (OSError, ValueError):
-            return None
-
-    @property
-    def width(self) -> int | None:
-        """Columns of the terminal; None for a file or a pipe, whose lines are nobody's to fold."""
-        return None if self.size is None else self.size[0]
-
-    def write(self, text: str) -> None:
-        """Write and flush, or fall silent for good."""
-        if self._stream is not None and not self._can_block:
-            self._attempt(lambda stream: stream.write(text))
-        elif self._stream is not None:
-            self.write_bytes(self.encoded(text))
-
-    def write_bytes(self, data: bytes) -> None:
-        """The same, for what is encoded already."""
-        if self._can_block:
-            self._attempt(lambda stream: self._send(stream.fileno(), data, self._patience))
-        else:
-            self._attempt(lambda stream: stream.buffer.write(data))
-
-    def offer(self, text: str) -> bool:
-        """Write what can be drawn again, and is hardly waited for; tell whether it was taken, if not whole as yet."""
-        return self.offer_bytes(self.encoded(text))
-
-    def offer_bytes(self, data: bytes) -> bool:
-        """The same, for what is encoded already."""
-        if not self._can_block:
-            self.write_bytes(data)
-        elif self.settle():
-            self._attempt(lambda stream: self._send(stream.fileno(), data, _GLANCE))
-        else:
-            return False
-        return True
-
-    def encoded(self, text: str) -> bytes:
-        """A text as this stream is given it."""
-        stream = self._stream
-        return b"" if stream is None else text.encode(stream.encoding or "utf-8", stream.errors or "backslashreplace")
-
-    def settle(self) -> bool:
-        """Write the rest of what was taken, as far as there is room by now; tell whether all of it is."""
-        if self._owed:
-            self._attempt(lambda stream: self._send(stream.fileno(), b"", 0))
-        return self._stream is None or not self._owed
-
-    def write_last(self, text: str) -> None:
-        """Write what leaves a terminal as it was: after Ctrl-S, too, and also in haste it is waited for a little."""
-        if self._stream is None or not self._can_block:
-            self.write(text)
-            return
-        _set_going(self._stream)
-        data = self.encoded(text)
-        patience = _LAST_WORDS if self.in_haste else max(self._patience, _LAST_WORDS)
-        self._attempt(lambda stream: self._pay(stream.fileno(), self._owed + data, patience, heeds_haste=False))
-
-    def _attempt(self, write: Callable[[TextIO], object]) -> None:
-        if self._stream is None:
-            return
-        try:
-            write(self._stream)
-            self._stream.flush()
-        except (OSError, ValueError) as error:
-            self.fault = error if isinstance(error, OSError) and not isinstance(error, BrokenPipeError) else None
-            _discard(self._stream)
-            self._stream = None
-
-    def _send(self, descriptor: int, data: bytes, patience: float) -> None:
-        """Write piece by piece, each when there is room for it; a line that was begun is finished before any other."""
-        if not self._owed or _has_room(descriptor, 0):
-            self._pay(descriptor, self._owed + data, patience)
-
-    def _pay(self, descriptor: int, data: bytes, patience: float, *, heeds_haste: bool = True) -> None:
-        rest = memoryview(data)
-        while rest and self._comes_to_have_room(descriptor, patience, heeds_haste=heeds_haste):
-            rest = rest[os.write(descriptor, rest[:_PIECE]) :]
-        self._owed = bytes(rest)
-
-    def _comes_to_have_room(self, descriptor: int, patience: float, *, heeds_haste: bool) -> bool:
-        deadline = time.monotonic() + patience
-        while not _has_room(descriptor, min(_LOOK, patience)):
-            if (heeds_haste and self.in_haste) or time.monotonic() >= deadline:
-                return False
-        return True
-
-
-def _can_block(stream: TextIO) -> bool:
-    try:
-        mode = os.fstat(stream.fileno()).st_mode
-        return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()
-    except (OSError, ValueError):
-        return False
-
-
-def _has_room(descriptor: int, timeout: float) -> bool:
-    """Tell whether something can be written, or an error be had, within the time."""
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLOUT)
-    return bool(waiting.poll(timeout * 1000))
-
-
-def _set_going(stream: TextIO) -> None:
-    """Let a terminal show again what is written to it, as Ctrl-Q does.
-
-    Linux (6.18) lets TCOON alone undo only what TCOOFF has stopped, not Ctrl-S. From the background it would stop us.
-    """
-    with contextlib.suppress(OSError, ValueError, termios.error):
-        if os.tcgetpgrp(stream.fileno()) == os.getpgrp():
-            termios.tcflow(stream.fileno(), termios.TCOOFF)
-            termios.tcflow(stream.fileno(), termios.TCOON)
-
-
-def _discard(stream: TextIO) -> None:
-    """Point the descriptor at nothing: the interpreter flushes it once more when it ends, and would exit 120."""
-    with contextlib.suppress(OSError, ValueError):
-        nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
-
-
-class QueuedOutput:
-    """Before an outlet. As long as that takes everything there is no thread, and nothing waits."""
-
-    def __init__(self, outlet: Output) -> None:
-        self._outlet = outlet
-        self._turn = threading.Lock()
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._courier: threading.Thread | None = None
-        self._has_given_up = False
-        """Whether the reader was waited for in vain: until he reads on, nobody waits again."""
-
-    @property
-    def width(self) -> int | None:
-        """Columns of the terminal; None for a file or a pipe."""
-        return self._outlet.width
-
-    def write(self, text: str) -> None:
-        """Have a text written, now or as soon as there is room for it."""
-        self.write_bytes(self._outlet.encoded(text))
-
-    def write_bytes(self, data: bytes) -> None:
-        """The same, for what is encoded already."""
-        if self._size > _MOST:
-            self._wait_for_room()
-        with self._turn:
-            if self._size > _MOST:
-                return  # it is left out
-            if self._waiting or not self._outlet.offer_bytes(data):
-                self._waiting.append(data)
-                self._size += len(data)
-            if not self._outlet.settle() and self._courier is None:
-                courier = threading.Thread(target=self._deliver, name="relay", daemon=True)
-                with contextlib.suppress(RuntimeError):  # the system has no thread left: the next line tries again
-                    courier.start()
-                    self._courier = courier
-
-    def finish(self) -> None:
-        """Wait until all is written, for as long as an outlet would; in haste a moment. More may come."""
-        began = time.monotonic()
-        while self._courier is not None:
-            if time.monotonic() - began >= (_A_MOMENT if self._outlet.in_haste else _LAST_READING):
-                return
-            time.sleep(_ROOM_POLL)
-
-    def _wait_for_room(self) -> None:
-        deadline = time.monotonic() + (0.0 if self._has_given_up else _LAST_READING)
-        while self._size > _MOST and time.monotonic() < deadline and not self._outlet.in_haste:
-            time.sleep(_ROOM_POLL)
-        self._has_given_up = self._size > _MOST
-
-    def _deliver(self) -> None:
-        """Write what waits, piece by piece, until nothing does."""
-        while self._is_anything_left():
-            time.sleep(_ROOM_POLL)
-
-    def _is_anything_left(self) -> bool:
-        with self._turn:
-            while self._outlet.settle():
-                if not self._waiting:
-                    self._courier = None
-                    return False
-                data = self._waiting.popleft()
-                self._size -= len(data)
-                self._outlet.offer_bytes(data)
-            return True
 
 
 def visible(text: str) -> str:
@@ -342,3 +124,224 @@ def _escaped(match: re.Match[str]) -> str:
 def _escaped_in_json(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+Row = Sequence["Segment"]
+"""One row of a screen, as rich renders it; see `ui/theme.render`."""
+
+_CLEAR_LINE = "\r\x1b[K"
+_BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
+"""Around what must appear at once; terminals that don't know them ignore them."""
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+"""Without wrapping, a letter that is wider than we think shifts one row and adds none."""
+_MARK_PASTES, _PLAIN_PASTES = "\x1b[?2004h", "\x1b[?2004l"
+"""Whether the terminal marks pasted text, which must not act as keys. A shell that wants it sets it again."""
+_OPEN_SCREEN = f"\x1b[?1049h\x1b[?25l{_NO_WRAP}{_MARK_PASTES}\x1b[2J"
+_CLOSE_SCREEN = f"{_PLAIN_PASTES}{_WRAP}\x1b[?25h\x1b[?1049l"
+_USUAL_SIZE = (80, 24)
+
+
+def painted(row: Row, columns: int | None, *, colour: bool) -> str:
+    """Return a row as the terminal gets it: safe text with its attributes switched off again, cut at so many cells.
+
+    Without colour, bold, dim and reverse stay: they are no colours.
+    """
+    from rich.segment import Segment
+
+    is_wide = columns is not None and sum(segment.cell_length for segment in row) > columns
+    fitting = Segment.adjust_line_length(list(row), columns or 0, pad=False) if is_wide else row
+    return "".join(
+        _styled(flat(segment.text), segment.style, colour=colour) for segment in fitting if not segment.control
+    ).rstrip(" ")
+
+
+def _styled(text: str, style: "Style | None", *, colour: bool) -> str:
+    if style is None or not text:
+        return text
+    attributes = _attributes(style, colour)
+    return f"\x1b[{attributes}m{text}\x1b[0m" if attributes else text
+
+
+@lru_cache(maxsize=512)
+def _attributes(style: "Style", colour: bool) -> str:
+    """The attributes of a style. Links never reach the terminal: their addresses come from the agent."""
+    from rich.color import ColorSystem
+
+    shown = (style if colour else style.without_color).update_link(None)
+    return shown.render("x", color_system=ColorSystem.STANDARD).partition("x")[0][2:-1]
+
+
+Write = Callable[[str], object]
+
+
+class LineInPlace:
+    """The last line of plain output, rewritten in place: a countdown or a progress line."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._shown = ""
+
+    def show(self, text: str, columns: int) -> None:
+        """Show this text instead of the last one."""
+        self._replace(flat(text)[:columns])
+
+    def draw(self, row: Row, columns: int, *, colour: bool) -> None:
+        """Show this row instead of what was shown."""
+        self._replace(painted(row, columns, colour=colour))
+
+    def clear(self) -> None:
+        """Remove the line, if there is one."""
+        if self._shown:
+            self._shown = ""
+            self._write(_CLEAR_LINE)
+
+    def _replace(self, fitting: str) -> None:
+        if fitting != self._shown:
+            self._write(f"\r{fitting}\x1b[K")
+            self._shown = fitting
+
+
+class FullScreen:
+    """The terminal's alternate screen, as a context manager: the user's own screen returns at its end."""
+
+    def __init__(self, output: Output, *, colour: bool) -> None:
+        self._output = output
+        self._colour = colour
+        self._size = (0, 0)
+        self._shown: list[str] = []
+
+    def __enter__(self) -> "FullScreen":
+        self._output.write(_OPEN_SCREEN)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._output.write_last(_CLOSE_SCREEN)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows, as they are now."""
+        return self._output.size or _USUAL_SIZE
+
+    def redraw(self) -> None:
+        """Draw every row next time: somebody else has written to the terminal."""
+        self._size = (0, 0)
+
+    def call_user(self, text: str) -> bool:
+        """Call the user; see `call_user`."""
+        return call_user(self._output, Terminal(lively=True, colour=self._colour, styled=True), text)
+
+    def draw(self, rows: Sequence[Row]) -> None:
+        """Show these rows as far as they fit, and write only those that changed."""
+        columns, height = size = self.size
+        begun = ""
+        if size != self._size:
+            self._size, self._shown, begun = size, [""] * height, "\x1b[0m\x1b[2J"
+        wanted = [painted(row, columns, colour=self._colour) for row in rows[:height]]
+        wanted += [""] * (height - len(wanted))
+        changed = "".join(  # cleared first: after a full row the cursor stays in the last cell and would clear it
+            f"\x1b[{number};1H\x1b[K{new}"
+            for number, (new, old) in enumerate(zip(wanted, self._shown, strict=True), start=1)
+            if new != old
+        )
+        if begun or changed:
+            self._shown = wanted
+            if not self._output.offer(f"{_BEGIN_FRAME}{begun}{changed}{_END_FRAME}"):
+                self.redraw()  # nobody has seen it
+
+
+_LEAST_FOOT_COLUMNS = 10
+_LEAST_SCROLLING = 2
+"""Rows that stay for what scrolls; a lower terminal gets no footer."""
+
+
+class ScrollingScreen:
+    """The user's own screen: lines scroll into its history, and a footer stays below them."""
+
+    def __init__(self, output: Output, *, colour: bool) -> None:
+        self._output = output
+        self._colour = colour
+        self._shown: list[str] = []
+        self._widths: list[int] = []
+        self._marks_pastes = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and rows, as they are now."""
+        return self._output.size or _USUAL_SIZE
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether everything written is on the screen: not while the terminal is stopped (Ctrl-S)."""
+        return self._output.settle()
+
+    def forget(self) -> None:
+        """Draw the footer below whatever somebody else has written."""
+        self._shown, self._widths, self._marks_pastes = [], [], False
+
+    def write(self, above: Iterable[Row], footer: Sequence[Row]) -> None:
+        """Write rows that scroll, and the footer below them; nothing if nothing changed.
+
+        While there is a footer, keys are read, and the terminal marks what is pasted. See `is_clear`.
+        """
+        columns, height = self.size
+        rows = list(footer)[: max(0, height - _LEAST_SCROLLING)] if columns >= _LEAST_FOOT_COLUMNS else []
+        # One cell less: in the last one the terminal may wait with the cursor for the letter that wraps.
+        wanted = [painted(row, columns - 1, colour=self._colour) for row in rows]
+        scrolling = self._scrolling(above)
+        unchanged = wanted == self._shown and self._marks_pastes == bool(footer)
+        if not scrolling and unchanged and all(each < columns for each in self._widths):
+            return
+        foot = _NO_WRAP + "\r\n".join(wanted) + _WRAP if wanted else ""
+        pastes = _MARK_PASTES if footer else _PLAIN_PASTES
+        marks = "" if self._marks_pastes == bool(footer) else pastes
+        if self._output.offer(f"{marks}{_BEGIN_FRAME}{self._clear_footer(columns)}{scrolling}{foot}{_END_FRAME}"):
+            widths = [sum(segment.cell_length for segment in row) for row in rows]
+            self._shown, self._widths = wanted, [min(each, columns - 1) for each in widths]
+            self._marks_pastes = bool(footer)
+
+    def close(self, above: Iterable[Row] = ()) -> None:
+        """Write the last rows and leave the terminal at the start of a new line, without a footer."""
+        scrolling = self._scrolling(above)
+        if scrolling or self._shown or self._marks_pastes:
+            pastes = _PLAIN_PASTES if self._marks_pastes else ""
+            cleared = self._clear_footer(self.size[0])
+            self._output.write_last(f"{pastes}{_BEGIN_FRAME}{cleared}{scrolling}{_END_FRAME}")
+            self.forget()
+
+    def _scrolling(self, above: Iterable[Row]) -> str:
+        """The rows, uncut: what is wider than the terminal, a command for instance, is the terminal's to wrap."""
+        return "".join(f"{painted(row, None, colour=self._colour)}\r\n" for row in above)
+
+    def _clear_footer(self, columns: int) -> str:
+        """Go up to the footer's first row and clear from there.
+
+        In a terminal that was made narrower the footer takes more rows than were written: a row that no longer fits is
+        wrapped there (tmux 3.3a and most others do so). The cursor stays behind the last letter.
+        """
+        if not self._shown:
+            return ""
+        rows = sum(max(1, -(-each // max(1, columns))) for each in self._widths)
+        up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+        return f"\r{up}\x1b[J"
+
+
+_LABELS = {"error": "1;31", "hint": "1;36"}
+"""The attributes of labels; without colour, bold stays."""
+
+
+def labelled(label: str, text: str, place: Terminal) -> str:
+    """Return a message with the label that says what it is, without loading rich."""
+    attributes = _LABELS[label] if place.colour else "1"
+    head = f"\x1b[{attributes}m{label}:\x1b[0m" if place.styled else f"{label}:"
+    return f"{head} {visible(text)}"
+
+
+_LONGEST_CALL = 200
+
+
+def call_user(output: Output, place: Terminal, text: str) -> bool:
+    """Ring the bell, and show a desktop notification where the terminal knows OSC 9; nothing but in a terminal.
+
+    The text begins with a word: some terminals take `9;4` for a progress bar. Return whether the user was called.
+    """
+    return place.styled and output.offer(f"\x1b]9;ralph: {one_line(text, _LONGEST_CALL)}\x07\x07")

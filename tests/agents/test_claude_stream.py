@@ -13,6 +13,7 @@ from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.core import ndjson
 from ralph.core.events import (
     ApiRetry,
+    Compacted,
     Denial,
     Event,
     Meta,
@@ -67,6 +68,9 @@ def line(**record: object) -> str:
     return json.dumps(record)
 
 
+@pytest.mark.spec("1.4.2-e")
+@pytest.mark.spec("2.4-c")
+@pytest.mark.spec("3.1-defg", "3.3-abdefgk", "3.5-hi", "3.6-j", "3.12-b", "3.14-a", "3.15-b")
 def test_the_happy_session_event_by_event() -> None:
     events = heard_in("01-")
     assert [event.type for event in events] == [
@@ -82,6 +86,7 @@ def test_the_happy_session_event_by_event() -> None:
         version="2.1.197",
         tools=("Bash", "Edit", "Glob", "Grep", "Read", "Skill", "StructuredOutput", "Write"),
         permission_mode="bypassPermissions",
+        cwd="/srv/repo",
     )
     assert events[1] == Text(Tag.THINK, "hmm plan")
     assert turns(events) == [
@@ -91,10 +96,15 @@ def test_the_happy_session_event_by_event() -> None:
             text='{"summary":"wrote hello"}',
             structured_output={"summary": "wrote hello"},
             terminal_reason="completed",
+            num_turns=4,
+            duration_ms=736,
         )
     ]
 
 
+@pytest.mark.spec("1.4.2-c")
+@pytest.mark.spec("2.5-d")
+@pytest.mark.spec("3.9-e")
 def test_tools_end_as_their_results_say() -> None:
     events = heard_in("01-")
     names = {event.id: event.name for event in events if isinstance(event, ToolStart)}
@@ -102,6 +112,8 @@ def test_tools_end_as_their_results_say() -> None:
     assert ends == [("Write", ToolStatus.OK), ("Bash", ToolStatus.FAIL), ("StructuredOutput", ToolStatus.OK)]
 
 
+@pytest.mark.spec("1.4.2-g", "1.11-a")
+@pytest.mark.spec("3.1-h", "3.3-j", "3.5-j", "3.6-k")
 def test_usage_is_counted_once_a_message_and_corrected_by_the_result() -> None:
     first, second, last = usages(heard_in("01-"))
     assert (first.prompt_tokens, first.completion_tokens, first.cost_usd) == (1264, 1, None)
@@ -118,6 +130,7 @@ def test_usage_is_counted_once_a_message_and_corrected_by_the_result() -> None:
     )
 
 
+@pytest.mark.spec("3.3-m", "3.10-a")
 @pytest.mark.parametrize(
     ("capture", "results", "cost", "tokens"),
     [
@@ -145,6 +158,7 @@ def test_figures_never_fall(capture: str) -> None:
         assert (before.total_tokens or 0) <= (after.total_tokens or 0)
 
 
+@pytest.mark.spec("3.6-ci")
 @pytest.mark.parametrize("capture", ["02l-", "02m-", "03c-", "03d-"])
 def test_an_agent_that_introduces_itself_again_is_the_same_session(capture: str) -> None:
     lines = lines_of(capture)
@@ -157,9 +171,10 @@ def test_a_background_tasks_result_is_marked_as_such(capture: str) -> None:
     assert [turn.origin for turn in turns(heard_in(capture))] == ["", "task-notification"]
 
 
+@pytest.mark.spec("1.4.2-d", "1.11-b")
 def test_the_context_is_that_of_the_last_message_in_the_window_the_agent_named() -> None:
     lines = lines_of("07h-")
-    assert [event.context_pct for event in usages(heard(lines))] == [0.5, 25.0, 60.0, 87.5, 0.6, 0.6]
+    assert [event.context_pct for event in usages(heard(lines))] == [None, None, None, None, None, 0.6]
     wider = [text.replace('"contextWindow":200000', '"contextWindow":1000000') for text in lines]
     assert usages(heard(wider))[-1].context_pct == 0.1
 
@@ -172,20 +187,29 @@ def test_a_session_knows_the_window_that_one_before_it_was_told() -> None:
         transcript = ClaudeTranscript(windows)
         events = [event for text in lines for event in transcript.feed(text)]
         gauges.append([event.context_pct for event in usages(events)][:4])
-    assert gauges == [[0.5, 25.0, 60.0, 87.5], [0.1, 5.0, 12.0, 17.5]]
+    assert gauges == [[None] * 4, [0.1, 5.0, 12.0, 17.5]]
+
+
+def test_a_model_that_is_asked_for_a_longer_context_has_one() -> None:
+    first, *others = lines_of("07h-")
+    model = json.loads(first)["model"]
+    events = heard([first.replace(f'"model":"{model}"', f'"model":"{model}[1m]"'), *others])
+    assert [event.context_pct for event in usages(events)][:4] == [0.1, 5.0, 12.0, 17.5]
 
 
 def test_a_subagents_message_costs_but_does_not_fill_the_context() -> None:
     used = {"input_tokens": 100_000}
     events = heard(
         [
-            line(type="assistant", message={"id": "a", "usage": {"input_tokens": 1000}}),
-            line(type="assistant", message={"id": "b", "usage": used}, parent_tool_use_id="toolu_1"),
+            line(type="system", subtype="init", model="m[1m]"),
+            line(type="assistant", message={"id": "a", "model": "m", "usage": {"input_tokens": 5000}}),
+            line(type="assistant", message={"id": "b", "model": "m", "usage": used}, parent_tool_use_id="toolu_1"),
         ]
     )
-    assert [(event.context_pct, event.prompt_tokens) for event in usages(events)] == [(0.5, 1000), (0.5, 101_000)]
+    assert [(event.context_pct, event.prompt_tokens) for event in usages(events)] == [(0.5, 5000), (0.5, 105_000)]
 
 
+@pytest.mark.spec("3.3-o")
 def test_an_api_error_carries_its_status_and_kind() -> None:
     (turn,) = turns(heard_in("04e-"))
     assert (turn.is_error, turn.subtype, turn.api_status, turn.error) == (True, "success", 529, "server_error")
@@ -219,12 +243,63 @@ def test_retries_and_quota_are_events() -> None:
     ]
 
 
+@pytest.mark.spec("3.1-i", "3.3-n", "3.5-k", "3.6-k")
 def test_denials_are_told_with_their_input() -> None:
     (turn,) = turns(heard_in("05c-"))
     assert turn.denials == (
         Denial("toolu_01_0", "Bash", {"command": "rm -rf /tmp/zzz"}),
         Denial("toolu_01_1", "Write", {"file_path": "/srv/repo/new.txt", "content": "x"}),
     )
+
+
+def test_denials_of_the_documented_shape_are_told_with_their_reason() -> None:
+    """They have no id: two of them are two all the same."""
+    denied = [{"tool": "Bash", "reason": "rm is denied"}, {"tool": "Bash", "reason": "sudo is denied"}]
+    (turn,) = turns(heard([json.dumps({"type": "result", "permission_denials": [*denied, 7]})]))
+    assert [(denial.tool, denial.reason) for denial in turn.denials][:2] == [
+        ("Bash", "rm is denied"),
+        ("Bash", "sudo is denied"),
+    ]
+    assert len({denial.id for denial in turn.denials}) == 3
+
+
+def test_a_compaction_is_told_with_the_tokens_before_it() -> None:
+    assert [event for event in heard_in("07h-") if isinstance(event, Compacted)] == [Compacted("auto", 175_078, 186)]
+    bare = {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": 1, "pre_tokens": "x"}}
+    assert heard([json.dumps(bare)]) == [Compacted("")]
+
+
+@rows(
+    ("message", "models"),
+    [(snake, camel) for snake, camel in itertools.product((True, False), repeat=2)],
+)
+def test_use_is_read_by_either_kind_of_name(message: bool, models: bool) -> None:
+    def named(fresh: int, *, snake: bool) -> dict[str, object]:
+        names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        camel = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        return dict(zip(names if snake else camel, (fresh, 20, 3, 4), strict=True))
+
+    said = {"id": "m", "model": "opus", "usage": named(100, snake=message), "content": []}
+    window = {"context_window" if models else "contextWindow": 1070}
+    result = {"type": "result", "total_cost_usd": 0.5, "modelUsage": {"opus": named(200, snake=models) | window}}
+    used = [event for event in heard([json.dumps({"type": "assistant", "message": said}), json.dumps(result)])
+            if isinstance(event, Usage)]  # fmt: skip
+    assert [(each.prompt_tokens, each.completion_tokens) for each in used] == [(107, 20), (207, 20)]
+    assert used[-1].context_pct == 10.0
+
+
+@rows(("snake",), [(True,), (False,)])
+def test_the_use_of_a_result_counts_where_it_names_no_models(snake: bool) -> None:
+    """It is of one turn: that of two results adds up, and so do messages that nobody summed up."""
+    names = ("input_tokens", "output_tokens") if snake else ("inputTokens", "outputTokens")
+
+    def result(fresh: int) -> str:
+        return json.dumps({"type": "result", "usage": dict(zip(names, (fresh, 5), strict=True))})
+
+    said = {"id": "m", "model": "opus", "usage": {"input_tokens": 70, "output_tokens": 1}, "content": []}
+    lines = [result(100), result(40), json.dumps({"type": "assistant", "message": said})]
+    used = [event for event in heard(lines) if isinstance(event, Usage)]
+    assert [(each.prompt_tokens, each.completion_tokens) for each in used] == [(100, 5), (140, 10), (210, 11)]
 
 
 def test_a_nudge_is_a_prompt_not_a_person() -> None:
@@ -240,6 +315,7 @@ def test_an_array_of_results_is_tolerated() -> None:
     assert heard(['[{"type":"result"}]']) == [Meta({"ignored": "None"})]
 
 
+@pytest.mark.spec("3.3-i")
 @pytest.mark.parametrize(
     "text",
     [
@@ -260,6 +336,8 @@ def test_a_blank_line_is_nothing(text: str) -> None:
     assert heard([text]) == []
 
 
+@pytest.mark.spec("2.6-d")
+@pytest.mark.spec("3.6-e")
 def test_a_line_that_is_no_json_is_shown() -> None:
     meta, text = heard(["Segmentation fault"])
     assert isinstance(meta, Meta)
@@ -296,7 +374,7 @@ def test_absurd_tokens_change_nothing_and_are_said_once(template: str, figure: s
     events = heard([first, template % figure, template % figure])
     assert usages(events)[-1].total_tokens in (3, 10)
     (said,) = complaints(events)
-    assert said.endswith("is no number of tokens: it does not count")
+    assert said.endswith("is not a number of tokens; ralph ignores it")
 
 
 def test_a_figure_that_is_not_there_is_no_wrong_one() -> None:
@@ -308,7 +386,7 @@ def test_a_cost_that_falls_changes_nothing_and_is_said() -> None:
     events = heard([line(type="result", total_cost_usd=cost) for cost in (0.5, 0.25, 0.1, 0.75)])
     assert [usage.cost_usd for usage in usages(events)] == [0.5, 0.5, 0.5, 0.75]
     assert complaints(events) == [
-        "the agent reports a wrong figure, total_cost_usd: it fell from 0.5 to 0.25: what was spent stays spent"
+        "the agent reports a wrong figure, total_cost_usd: it fell from 0.5 to 0.25; ralph keeps the larger figure"
     ]
 
 
@@ -566,6 +644,7 @@ def test_a_stream_cut_at_any_byte_of_its_last_line_never_makes_it_raise(capture:
         assert len(turns(events)) == len(turns(heard(before)))
 
 
+@pytest.mark.spec("3.6-b")
 def test_noise_between_the_lines_changes_nothing_else() -> None:
     lines = lines_of("01-")
     noisy = [text for original in lines for text in ("\x1b[31mwarning", original)]

@@ -67,6 +67,7 @@ def failed(message: str) -> list[Event]:
 # JSON.
 
 
+@pytest.mark.spec("2.4-c")
 def test_a_session_with_tools_event_by_event() -> None:
     events = heard_in("10b-")
     assert events[0] == SessionStarted("01a1e1a4-503d-78b3-ad66-da534609ac46", "", "", (), "")
@@ -88,6 +89,7 @@ def test_a_session_with_tools_event_by_event() -> None:
     ]
 
 
+@pytest.mark.spec("2.3-d")
 def test_the_last_message_is_the_answer_and_an_object_is_structured() -> None:
     (turn,) = turns(heard_in("10f-"))
     assert (turn.text, turn.structured_output) == ('{"summary":"ok"}', {"summary": "ok"})
@@ -114,6 +116,7 @@ def test_an_error_ends_nothing() -> None:
     assert [(turn.is_error, turn.text) for turn in turns(events)] == [(False, "recovered")]
 
 
+@pytest.mark.spec("2.6-c")
 def test_a_resumed_thread_is_the_same_session_and_counts_on() -> None:
     events = heard_in("10k-", "10k2-")
     assert [event.type for event in events].count("session_started") == 1
@@ -126,6 +129,7 @@ def test_another_thread_is_counted_besides() -> None:
     assert [told.total_tokens for told in usages(heard([*lines_of("10k-"), *other]))] == [1050, 2100]
 
 
+@pytest.mark.spec("2.5-d")
 def test_items_of_a_later_process_are_tools_of_their_own() -> None:
     process = [
         line("thread.started", thread_id="t"),
@@ -143,7 +147,7 @@ def test_figures_never_fall() -> None:
     assert [usage.prompt_tokens for usage in usages(events)] == [100, 100, 100, 100, 200]
     said = [event.text for event in events if isinstance(event, Text)]
     assert said == [
-        f"the agent reports a wrong figure, input_tokens: {2**53} is no number of tokens: it does not count"
+        f"the agent reports a wrong figure, input_tokens: {2**53} is not a number of tokens; ralph ignores it"
     ]
 
 
@@ -327,6 +331,7 @@ def for_people(*lines: str) -> list[Event]:
     return rest
 
 
+@pytest.mark.spec("2.12-bce")
 @pytest.mark.parametrize("capture", ["10c-", "10c2-"])
 def test_a_session_as_people_see_it(capture: str) -> None:
     events = heard_in(capture)
@@ -375,6 +380,7 @@ def test_a_line_of_the_prompt_that_reads_like_a_title_is_none_where_that_can_be_
     assert for_people(*prompt, "codex", "Hello") == [Text(Tag.PROMPT, "\n".join(prompt)), Text(Tag.AI, "Hello")]
 
 
+@pytest.mark.spec("2.12-d")
 def test_colours_tell_every_title() -> None:
     prompt = ["codex", "<promise>COMPLETE</promise>", "exec", "/bin/ls in /srv/repo", "tokens used", "5"]
     *_, told, said = heard([*COLOURED, *prompt, CODEX, "Hello"])
@@ -474,6 +480,7 @@ def test_a_prompt_that_asks_for_a_patch_is_a_prompt() -> None:
     assert for_people("apply patch", "to it") == [Text(Tag.PROMPT, "apply patch\nto it")]
 
 
+@pytest.mark.spec("2.14-j")
 def test_commands_side_by_side_all_end() -> None:
     events = for_people(
         *("go", "exec", "ls in /a", "exec", "pwd in /a"),

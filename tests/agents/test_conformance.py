@@ -25,7 +25,7 @@ from tests.support.rows import rows
 
 NAMES = list(TRANSCRIPTS)
 SENTINEL = "@@RALPH@@ "
-OF_A_SESSION = ("session_started", "rate_limited", "api_retry", "turn_ended")
+OF_A_SESSION = ("session_started", "rate_limited", "api_retry", "compacted", "turn_ended")
 every_transcript = pytest.mark.parametrize("name", NAMES)
 
 
@@ -39,7 +39,8 @@ def conforms(name: str, lines: Iterable[str]) -> list[Event]:
     _figures_never_fall(events)
     _tools_that_start_also_end(events)
     _is_honest(name, events)
-    assert sum(isinstance(event, SessionStarted) for event in events) <= 1
+    sessions = [event.session_id for event in events if isinstance(event, SessionStarted)]
+    assert all(one != other for one, other in itertools.pairwise(sessions))  # a fork is introduced as well
     return events
 
 
@@ -80,6 +81,7 @@ def _is_honest(name: str, events: list[Event]) -> None:
     assert {event.type for event in events} <= {*AGENT_TYPES, *(OF_A_SESSION if name in ("claude", "codex") else ())}
 
 
+@pytest.mark.spec("2.1-h", "2.8-abcd")
 @every_transcript
 def test_what_it_claims_is_told_of_some_capture(name: str) -> None:
     able = TRANSCRIPTS[name]().capabilities
@@ -91,6 +93,7 @@ def test_what_it_claims_is_told_of_some_capture(name: str) -> None:
     assert Tag.PROMPT in tags or not able.supports_prompt_hiding
 
 
+@pytest.mark.spec("2.1-g", "2.6-a")
 @every_transcript
 @rows("path", [path for _, path in CAPTURES])
 def test_every_capture_whosever_it_is(name: str, path: Path) -> None:
@@ -164,6 +167,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.spec("2.6-d")
 @every_transcript
 def test_lines_that_no_agent_should_print(name: str) -> None:
     conforms(name, HOSTILE)
@@ -224,6 +228,7 @@ def test_a_wrong_value_in_any_field(name: str) -> None:
             conforms(name, [f"{prefix}{json.dumps(replaced(document, path, value))}" for value in WRONG])
 
 
+@pytest.mark.spec("3.6-o")
 @every_transcript
 def test_any_field_left_out(name: str) -> None:
     for prefix, document in documents(name):

@@ -11,6 +11,8 @@ from tests.agents.golden import written
 from tests.support.rows import rows
 
 
+@pytest.mark.spec("2.4-a", "2.13-abgh", "2.18-f")
+@pytest.mark.spec("3.6-n", "3.15-f")
 @pytest.mark.usefixtures("utc")
 @rows(("name", "capture"), CAPTURES)
 def test_a_capture_gives_the_events_beside_it(name: str, capture: Path) -> None:
@@ -19,5 +21,6 @@ def test_a_capture_gives_the_events_beside_it(name: str, capture: Path) -> None:
     assert written(name, capture) == kept.read_text()
 
 
+@pytest.mark.spec("2.13-f")
 def test_every_golden_file_has_its_capture() -> None:
     assert set(FIXTURES.glob(f"*/*{GOLDEN}")) <= {golden_of(capture) for _, capture in CAPTURES}

@@ -11,6 +11,7 @@ def heard(*lines: str) -> list[Event]:
     return [event for line in lines for event in transcript.feed(line)] + transcript.flush()
 
 
+@pytest.mark.spec("2.5-k")
 def test_every_line_is_the_agents() -> None:
     assert heard("one", "  two", "\x1b[31mred\x1b[0m") == [
         Text(Tag.AI, "one"),

@@ -48,6 +48,7 @@ def run(ralph: Ralph, plugins: Path, *args: str) -> Finished:
     return ralph("run", "goal.md", "--json", "--no-check", *args, env={"PYTHONPATH": str(plugins)})
 
 
+@pytest.mark.spec("2.14-a", "2.19-b")
 def test_the_examples_agent_and_transcript_hold_a_session(ralph: Ralph, bin_dir: Path, installed: Path) -> None:
     says = "echo i think so\necho ALL IS WELL\necho '<promise>COMPLETE</promise>'\n"
     executable(bin_dir / "shout", f"#!/bin/sh\ngrep -q answer.txt || exit 9\n{says}")
@@ -63,6 +64,7 @@ def test_the_examples_agent_and_transcript_hold_a_session(ralph: Ralph, bin_dir:
     assert commits(ralph.repo)[-1].body.startswith("ALL IS WELL")
 
 
+@pytest.mark.spec("2.1-d")
 def test_its_transcript_reads_any_command_and_any_log(ralph: Ralph, tmp_path: Path, installed: Path) -> None:
     executable(tmp_path / "agent", "#!/bin/sh\ncat > /dev/null\necho quiet\necho LOUD\n")
     done = run(ralph, installed, "--agent-cmd", str(tmp_path / "agent"), "--transcript", "shout", "--max-iterations=1")
@@ -106,7 +108,7 @@ def test_a_package_that_cannot_be_imported_is_named(ralph: Ralph, tmp_path: Path
     plugins = broken(tmp_path / "plugins", FAULTY, "[ralph.runners]\nfaulty = faulty:runner\n")
     done = run(ralph, plugins, "--agent", "faulty")
     assert done.exit_code == 6
-    assert "faulty, an entry point of the group ralph.runners, cannot be used: ModuleNotFoundError" in done.stderr
+    assert "cannot use faulty (entry point group ralph.runners): ModuleNotFoundError" in done.stderr
     assert not (ralph.repo / ".ralph").exists()
 
 

@@ -36,6 +36,7 @@ def usage(**figures: object) -> str:
     return rtf1(type="usage", usage=figures)
 
 
+@pytest.mark.spec("2.9-d")
 def test_the_example_of_the_specification() -> None:
     assert heard(
         '@@RALPH@@ {"type":"text","tag":"THINK","text":"Plan: inspect auth layer"}',
@@ -50,6 +51,7 @@ def test_the_example_of_the_specification() -> None:
     ]
 
 
+@pytest.mark.spec("2.5-acej", "2.9-b", "2.18-a")
 def test_each_of_the_six_types_is_read() -> None:
     events = heard(
         rtf1(type="text", tag="USER", text="hello"),
@@ -73,11 +75,13 @@ def test_each_of_the_six_types_is_read() -> None:
 PLAIN = ["hello", "", "@@RALPH@@", "@@RALPH@@{}", ' @@RALPH@@ {"type":"meta","meta":{}}', "say @@RALPH@@ {}", "a\r"]
 
 
+@pytest.mark.spec("2.9-a", "2.11-d")
 def test_other_lines_are_plain() -> None:
     transcript = PlainTranscript()
     assert heard(*PLAIN) == [event for line in PLAIN for event in transcript.feed(line)]
 
 
+@pytest.mark.spec("2.9-c", "2.10-a", "2.11-abc", "2.18-bc")
 @rows(
     ("document", "fault"),
     [
@@ -108,7 +112,7 @@ def test_a_line_that_is_no_event_is_told_and_shown(document: str, fault: str) ->
     assert str(meta.meta["rtf1_error"]).startswith(fault)
     assert text == Text(Tag.SYS, line)
     assert isinstance(reason, Text)
-    assert reason.text.startswith(f"no RTF1 event: {fault}")
+    assert reason.text.startswith(f"invalid RTF1 event: {fault}")
 
 
 def test_of_a_long_line_that_is_no_event_only_the_beginning_is_shown() -> None:
@@ -119,6 +123,7 @@ def test_of_a_long_line_that_is_no_event_only_the_beginning_is_shown() -> None:
     assert text == Text(Tag.SYS, line[:2000])
 
 
+@pytest.mark.spec("2.6-b")
 def test_a_tool_that_is_left_open_ends_unknown() -> None:
     assert heard(rtf1(type="tool_start", tool={"id": "a", "name": "b"}))[-1] == ToolEnd("a", ToolStatus.UNKNOWN)
 
@@ -145,7 +150,7 @@ def test_usage_is_what_the_session_has_used_so_far() -> None:
 def test_a_figure_that_falls_is_said_and_does_not_count() -> None:
     *_, meta, said, last = heard(usage(total_tokens=100, cost_usd=2), usage(total_tokens=50, cost_usd=3))
     assert meta == Meta({"usage_fell": ["total_tokens"]})
-    assert said == Text(Tag.SYS, "the agent reports a smaller total_tokens than before: what was spent stays spent")
+    assert said == Text(Tag.SYS, "the agent reports a smaller total_tokens than before; ralph keeps the larger figure")
     assert last == Usage(total_tokens=100, cost_usd=3.0)
 
 
@@ -170,6 +175,6 @@ def test_an_absurd_figure_changes_nothing_and_is_said_once(name: str, figure: ob
     events = heard(usage(total_tokens=100, cost_usd=2), *[usage(**{name: figure})] * 3, usage(total_tokens=110))
     told = [event for event in events if isinstance(event, Usage)]
     assert [(use.total_tokens, use.cost_usd) for use in told] == [(100, 2.0), (110, 2.0)]
-    said = [event.text for event in events if isinstance(event, Text) and event.text.startswith("no RTF1 event")]
+    said = [event.text for event in events if isinstance(event, Text) and event.text.startswith("invalid RTF1 event")]
     assert len(said) == 1
     assert f"usage.{name} is not " in said[0]

@@ -1,5 +1,7 @@
 """Which transcript a log is for."""
 
+import pytest
+
 from ralph.agents.registry import TRANSCRIPTS, sniff
 from tests.support.rows import rows
 
@@ -9,6 +11,7 @@ BANNER = "OpenAI Codex v0.166.0"
 RTF1 = '@@RALPH@@ {"type":"meta","meta":{}}'
 
 
+@pytest.mark.spec("2.7-h")
 @rows(
     ("lines", "name"),
     [

@@ -63,6 +63,16 @@ def test_a_stream_has_pairs_of_the_payload(place: Arena) -> None:
     assert result["structured_output"] == {"summary": "ok"}
 
 
+def test_a_session_is_played_as_it_is_written_at_its_pace(place: Arena) -> None:
+    began = time.monotonic()
+    _, *events, result = said(place, MODE="play", TEXT=place.session(6), GAP_US=20_000)
+    assert time.monotonic() - began >= 6 * 0.02
+    assert [event["type"] for event in events] == ["assistant", *["assistant", "user"] * 2] * 2
+    for word, count in (("**last**", 2), ('"Edit"', 2), ('"Bash"', 2)):
+        assert json.dumps(events).count(word) == count
+    assert result["type"] == "result"
+
+
 def test_the_end_of_a_process_is_told_also_of_one_that_is_gone_already(place: Arena) -> None:
     began = time.monotonic_ns()
     with place.repository() as tree, place.running(["sleep", "0.1"], tree, {}) as process:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ralph.claude_cli.instructions import imports_in, instructions, read_memory
+from ralph.claude_cli.instructions import instructions
+from ralph.system.instruction_files import imports_in, read_memory
 from tests.support.rows import rows
 
 
@@ -46,6 +47,7 @@ def test_the_general_comes_before_the_particular(here: Path, home: Path) -> None
     assert [memory.kind for memory in found] == ["user"] * 3 + ["project"] * 4 + ["local"]
 
 
+@pytest.mark.spec("1.7.1-c")
 def test_it_is_told_with_path_and_kind(here: Path, home: Path) -> None:
     assert instructions(here, home, top=here.parent) == []
     lay(here, CLAUDE="# Proj\n@one.md\n", one="ONE\n")
@@ -167,3 +169,10 @@ def test_rules_below_a_linked_working_directory_are_read(here: Path, home: Path)
     lay(here / ".claude", rules__r="rule\n")
     (here.parent / "alias").symlink_to(here)
     assert texts(here.parent / "alias", home) == ["rule"]
+
+
+def test_rules_and_a_claude_md_of_comments_leave_agents_md_in_force(here: Path, home: Path) -> None:
+    """As 2.1.325 does; a comment's import is none."""
+    lay(here, AGENTS="agents\n", CLAUDE="<!-- @AGENTS.md -->\n")
+    lay(here / ".claude", rules__r="rule\n")
+    assert [memory.text for memory in read_memory(here, home, top=here)] == ["rule", "agents"]

@@ -20,6 +20,7 @@ def test_an_empty_value_is_a_value() -> None:
     assert parse(["--tools", "", "-p"]).values["tools"] == [""]
 
 
+@pytest.mark.spec("4.1.2-b")
 def test_both_spellings_are_one_flag_and_add_up() -> None:
     given = parse(["--allowedTools", "Read", "--allowed-tools", "Bash(git *)"])
     assert given.values["allowed-tools"] == ["Read", "Bash(git *)"]

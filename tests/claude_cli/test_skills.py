@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.desk import Access, Desk
 from ralph.claude_cli.instructions import available, find_skill, listing
 from tests.claude_cli.conftest import Use
 
@@ -47,6 +47,7 @@ def laid(here: Path, home: Path, desk: Desk) -> Path:
     return here
 
 
+@pytest.mark.spec("1.7.2-cd")
 def test_skills_are_found_at_home_here_and_above(laid: Path, home: Path) -> None:
     skills = available(laid, home)
     assert list(skills) == ["usk", "alpha", "beta", "gamma", "hid", "above", "cmdx", "ns:deep", "ucmd"]
@@ -110,9 +111,9 @@ def test_what_cannot_be_launched(laid: Path, use: Use) -> None:
 def test_a_skills_folder_may_be_read_but_not_written(laid: Path, home: Path, desk: Desk) -> None:
     folder = home / ".claude" / "skills" / "usk"
     fresh = Desk(laid, environment={}, scratch=laid.parent / "scratch", skills=available(laid, home))
-    assert fresh.refusal(folder / "notes.md", "read from") is None
-    assert fresh.refusal(folder / "notes.md", "write to") is not None
-    assert desk.refusal(folder / "notes.md", "read from") is not None
+    assert fresh.refusal(folder / "notes.md", Access.READ) is None
+    assert fresh.refusal(folder / "notes.md", Access.WRITE) is not None
+    assert desk.refusal(folder / "notes.md", Access.READ) is not None
 
 
 def test_broken_skills_do_no_harm(here: Path, home: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_skill_that_a_link_leads_out_of_its_project_is_none(here: Path, home: 
     known = available(here, home)
     assert list(known) == ["in", "kept", "in2"]
     desk = Desk(here, environment={}, scratch=here.parent / "scratch", skills=known)
-    assert desk.refusal(home / "keys" / "id_rsa", "read from") is not None
+    assert desk.refusal(home / "keys" / "id_rsa", Access.READ) is not None
 
 
 def test_a_linked_folder_of_skills_is_not_followed_out_of_the_project(here: Path, home: Path) -> None:

@@ -155,7 +155,7 @@ def test_nothing_a_pipe_and_a_directory_are_told_apart(root: Path) -> None:
     (root / ".envrc").unlink()
     os.mkfifo(root / "pipe")
     assert list(stands(root, "source pipe").unreadable) == ["pipe"]
-    assert look(root, root).obstacle == "pipe is no plain file"
+    assert look(root, root).obstacle == "pipe is not a regular file"
 
 
 def test_too_many_files_are_said_to_be(root: Path) -> None:
@@ -235,10 +235,10 @@ def test_what_is_too_long_to_be_read_is_covered_and_named(root: Path) -> None:
     before = stands(root, "source ./long", long=text)
     after = stands(root, "source ./long", long=f"{text} ")
 
-    assert before.unfollowed == ("what long does: it is too long to be read here",)
+    assert before.unfollowed == ("everything in long: it is too long to analyse",)
     assert after.changed_since(before.files) == ["long"]
     assert (stands(root, text).unfollowed, look(root, root).text) == (
-        ("what .envrc does: it is too long to be read here",),
+        ("everything in .envrc: it is too long to analyse",),
         text.encode(),
     )
 

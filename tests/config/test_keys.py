@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,41 +14,19 @@ from ralph.config.settings import load
 from ralph.core import goal
 from tests.support.ralph_process import Ralph
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
-
-COMMANDS = {"run": ("ralph", "run"), "understand": ("ralph", "understand"), "add": ("ralph.cli.runs", "add")}
+COMMANDS = {
+    "run": ("ralph", "run"),
+    "understand": ("ralph", "understand"),
+    "plan": ("ralph", "plan"),
+    "pipe": ("ralph", "pipe"),
+    "ask": ("ralph", "ask"),
+    "add": ("ralph.cli.runs", "add"),
+    "work": ("ralph.cli.runs", "work"),
+}
 FOR_THE_WHOLE_QUEUE = {"db"}
-"""A flag of every command of `ralph-runs`; `max`, of those that work."""
-
-
-def reference() -> str:
-    """The rows of the reference page."""
-    return "".join(
-        f"| `{name}` | {_default(key.default)} | {_flag(name)} | {_places(name)} | {key.help} |\n"
-        for name, key in KEYS.items()
-    )
-
-
-def _default(written: object) -> str:
-    shown = str(written).lower() if isinstance(written, bool) else str(written)
-    return "" if written in (None, "", []) else f"`{shown.replace(',', ', ')}`"
-
-
-def _flag(name: str) -> str:
-    return f"`{flag(name)}`" if KEYS[name].flags or name in ("db", "max") else ""
-
-
-def _places(name: str) -> str:
-    places = {
-        "repository": not KEYS[name].guarded,
-        "goal": name in goal.KEYS,
-        "batch.toml": KEYS[name].in_manifest,
-    }
-    return ", ".join(place for place, may in places.items() if may)
-
-
-def test_the_reference_page_is_the_table() -> None:
-    assert reference() in PAGE.read_text(), f"docs/settings.md must have these rows:\n{reference()}"
+"""A flag of every command of `ralph-runs`."""
+FOR_ALL_GOALS = {"work": {"max", "max_cost", "max_tokens"}}
+"""Flags for all goals of a queue together; the settings of these names, but for `max`, are for each goal."""
 
 
 def test_ralph_config_shows_every_key_in_the_order_of_the_table(ralph: Ralph) -> None:
@@ -62,7 +39,8 @@ def test_a_command_has_the_flags_that_the_table_gives_it(command: str) -> None:
     said = subprocess.run(argv, capture_output=True, text=True).stdout
     shown = set(re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE))
     wanted = {name for name, key in KEYS.items() if command in key.flags}
-    assert {name for name in KEYS if flag(name) in shown} - FOR_THE_WHOLE_QUEUE == wanted
+    others = FOR_THE_WHOLE_QUEUE | FOR_ALL_GOALS.get(command, set())
+    assert {name for name in KEYS if flag(name) in shown} - others == wanted
     assert {command for key in KEYS.values() for command in key.flags} == set(COMMANDS)
 
 

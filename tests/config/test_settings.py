@@ -11,8 +11,9 @@ import pytest
 from ralph.agents.base import AgentOptions, ClaudeOptions, CodexOptions
 from ralph.config import paths, settings
 from ralph.config.keys import KEYS
-from ralph.config.settings import Mode, Settings, load, set_value
+from ralph.config.settings import AskOptions, Mode, Settings, load, set_value
 from ralph.core.errors import UsageError
+from ralph.core.fallback import Fallback
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
 from tests.support.rows import rows
@@ -48,14 +49,16 @@ def faults(root: Path | None = None, env: Mapping[str, str] | None = None, **fla
     return caught.value.message
 
 
+@pytest.mark.spec("5.5-a")
 def test_every_default_is_the_designs(root: Path) -> None:
     assert load(env={}, root=root) == Settings(
         agent="claude",
         model="sonnet",
         reasoning=Reasoning.MED,
-        limits=Limits(),
+        limits=Limits(iterations=50),
         iteration_timeout=3600.0,
         idle_timeout=600.0,
+        fallback=Fallback((), 600.0),
         check=None,
         check_timeout=1800.0,
         require_check=False,
@@ -65,7 +68,8 @@ def test_every_default_is_the_designs(root: Path) -> None:
         stall_after=3,
         worker=Mode(("Read", "Write", "Edit", "Glob", "Grep", "Bash", "Skill", "StructuredOutput"), ""),
         scout=Mode(("Read", "Glob", "Grep", "StructuredOutput"), ""),
-        summarizer=Mode(("Read", "Glob", "Grep", "StructuredOutput"), "", "haiku", Reasoning.HIGH),
+        planner=Mode(("Read", "Glob", "Grep", "StructuredOutput"), ""),
+        summarizer=Mode(("Read", "Glob", "Grep", "StructuredOutput"), "", model="haiku", reasoning=Reasoning.HIGH),
         rhythm=Rhythm(every=10, keep=5),
         agents=AgentOptions(
             claude=ClaudeOptions(
@@ -75,7 +79,9 @@ def test_every_default_is_the_designs(root: Path) -> None:
             command="",
             transcript="auto",
         ),
+        ask=AskOptions(max_turns=10, allowed_tools=("Bash", "Read", "Write", "Edit"), timeout=600.0),
         notify=(),
+        bell=True,
         most_goals=2,
         values=load(env={}, root=root).values,
     )
@@ -97,7 +103,7 @@ def test_the_command_that_tells_of_news_is_the_users_alone(root: Path) -> None:
 
 @pytest.mark.parametrize(
     ("written", "words"),
-    [("./tell", "write the path in full"), ("bin/tell x", "write the path in full"), ("'open", "cannot be split")],
+    [("./tell", "write the full path"), ("bin/tell x", "write the full path"), ("'open", "cannot parse")],
 )
 def test_a_command_that_an_agent_could_write_is_refused(root: Path, written: str, words: str) -> None:
     assert words in faults(root, {"RALPH_NOTIFY": written})
@@ -167,8 +173,8 @@ def test_all_faults_are_said_at_once_each_with_its_place(root: Path) -> None:
         f"{own}: idle_timeout: 'soon' is not a duration",
         f"{shared}: failures: '0' is not a whole number above zero",
         f"{shared}: agents.claude.max_retries: '-1'",
-        f"{hidden}: reasoning: 'hihg' is not one of none, low, med, high (did you mean high?)",
-        "environment: max_cost: 'much' is not an amount",
+        f"{hidden}: RALPH_REASONING: 'hihg' is not one of none, low, med, high (did you mean high?)",
+        "RALPH_MAX_COST: 'much' is not an amount",
         "--agent: 'claud' is not one of claude, codex, custom, ralph-claude, demo (did you mean claude?)",
     ):
         assert said in message
@@ -177,15 +183,15 @@ def test_all_faults_are_said_at_once_each_with_its_place(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("model = ", "not TOML"),
-        ("model = 5", "model: 5 is not text"),
-        ("model = [1]", "model: [1] is not text"),
-        ("[model]\nname = 'x'", "model: {'name': 'x'} is not text"),
-        ("max_iterations = true", "max_iterations: True is not a plain value"),
-        ("max_iterations = 2026-01-01", "is not a plain value"),
+        ("model = ", "invalid TOML"),
+        ("model = 5", "model: must be a string, not 5"),
+        ("model = [1]", "model: must be a string, not [1]"),
+        ("[model]\nname = 'x'", "model: must be a string, not a table"),
+        ("max_iterations = true", "max_iterations: must be a number or a string, not true"),
+        ("max_iterations = 2026-01-01", "must be a number or a string, not 2026-01-01"),
         ("max_tokens = nan", "max_tokens: 'nan' is not a whole number"),
-        ("require_check = 'perhaps'", "require_check: 'perhaps' is neither true nor false"),
-        ("modes.worker.tools = [1]", "modes.worker.tools: [1] is not a list of words"),
+        ("require_check = 'perhaps'", "require_check: must be true or false, not 'perhaps'"),
+        ("modes.worker.tools = [1]", "modes.worker.tools: must be a string or a list of strings, not [1]"),
         ("[agents.claude]\npaht = '/x'", "unknown key agents.claude.paht (did you mean agents.claude.path?)"),
         ("model = ''", "model"),
     ],
@@ -199,15 +205,15 @@ def test_a_fault_in_the_projects_file_names_the_file(root: Path, text: str, said
 
 def test_a_file_that_is_not_utf8_is_a_fault_not_a_crash(root: Path) -> None:
     (root / ".ralph" / "config.toml").write_bytes(b'model = "\xff"')
-    assert "not TOML" in faults(root)
+    assert "not UTF-8 text" in faults(root)
 
 
 def test_a_directory_in_a_files_place_is_a_fault_not_a_crash(root: Path) -> None:
     (root / ".ralph" / "config.toml").mkdir()
     (root / ".env").mkdir()
     message = faults(root)
-    assert f"{root / '.ralph' / 'config.toml'}: cannot be read" in message
-    assert f"{root / '.env'}: cannot be read" in message
+    assert f"cannot read {root / '.ralph' / 'config.toml'}" in message
+    assert f"cannot read {root / '.env'}" in message
 
 
 @rows(
@@ -240,7 +246,7 @@ def test_the_rhythm_of_summaries_is_the_users(every: str, keep: str) -> None:
 
 
 def test_summaries_too_seldom_for_any_prompt_are_refused() -> None:
-    assert "a prompt would quote 101 iterations, more than 100" in faults(summary_every="97")
+    assert "a prompt would quote 101 iterations, at most 100 fit" in faults(summary_every="97")
     assert "'1.5' is not a whole number" in faults(summary_keep=1.5)
 
 
@@ -250,6 +256,7 @@ GUARDED = (
     "notify",
     "db",
     "max",
+    "merge",
     "agents.claude.path",
     "agents.claude.permission_mode",
     "agents.claude.auth",
@@ -359,7 +366,7 @@ def test_comments_are_kept_aside_and_that_is_said(text: str) -> None:
     [
         ("model = 'opus'\n", "max_cost", "much", "max_cost: 'much' is not an amount"),
         ("model = 'opus'\n", "modle", "x", "unknown key modle (did you mean model?)"),
-        ("model = ", "model", "x", "not TOML"),
+        ("model = ", "model", "x", "invalid TOML"),
         ("agents = 5\n", "agents.claude.auth", "login", "agents is not a table"),
         ("[agents]\nclaude = 5\n", "agents.claude.auth", "login", "claude is not a table"),
     ],
@@ -379,6 +386,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         set_value(tmp_path / "file" / "config.toml", "model", "opus")
 
 
+@pytest.mark.spec("2.7-bcdegh", "2.14-b", "2.15-bde", "2.18-e")
 @rows(
     ("env", "flags", "agent", "transcript"),
     [
@@ -402,10 +410,12 @@ def test_which_agent_and_which_transcript(
     assert (chosen.agent, chosen.transcript) == (agent, transcript)
 
 
+@pytest.mark.spec("2.15-c")
 def test_a_command_for_another_agent_than_custom_is_a_contradiction() -> None:
-    assert "agent_cmd is for the agent custom, not codex" in faults(agent="codex", agent_cmd="mine")
+    assert "--agent-cmd works only with the agent custom, not codex" in faults(agent="codex", agent_cmd="mine")
 
 
+@pytest.mark.spec("2.7-a", "2.15-a")
 def test_an_agent_or_transcript_that_nobody_has_is_refused_with_those_there_are() -> None:
     assert "'codx' is not one of claude, codex, custom, ralph-claude, demo" in faults(agent="codx")
     assert "'rtf' is not one of auto, " in faults(transcript="rtf")

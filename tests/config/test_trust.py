@@ -41,7 +41,7 @@ def test_the_user_s_word_for_these_files_is_enough(envrc: Envrc) -> None:
 
 
 def test_without_a_word_there_is_no_trust(envrc: Envrc) -> None:
-    assert why(envrc, None) == "nobody has trusted it"
+    assert why(envrc, None) == "you have not trusted it yet"
 
 
 @pytest.mark.parametrize("name", [".envrc", "lib"])
@@ -52,7 +52,7 @@ def test_a_word_for_another_version_is_none(envrc: Envrc, name: str) -> None:
 def test_direnv_s_word_counts_for_what_stands_at_the_beginning_of_a_run(envrc: Envrc) -> None:
     assert why(envrc, None, allows=True) == ""
     assert why(envrc, None, allows=True, began=envrc.digest) == ""
-    assert why(envrc, None, allows=True, began="another") == "it changed since this run began"
+    assert why(envrc, None, allows=True, began="another") == "it changed since this run started"
 
 
 def test_direnv_speaks_for_envrc_alone(envrc: Envrc) -> None:
@@ -72,15 +72,15 @@ def test_direnv_s_word_for_an_old_version_lets_no_new_file_in(envrc: Envrc) -> N
 
 
 def test_what_only_stood_there_was_trusted_by_nobody(envrc: Envrc) -> None:
-    assert why(envrc, Record(envrc.files, NOBODY)) == "nobody has trusted it"
-    assert why(envrc, Record({".envrc": "0" * 64}, NOBODY)) == "nobody has trusted it"
+    assert why(envrc, Record(envrc.files, NOBODY)) == "you have not trusted it yet"
+    assert why(envrc, Record({".envrc": "0" * 64}, NOBODY)) == "you have not trusted it yet"
     assert why(envrc, Record(envrc.files, NOBODY), allows=True) == ""
     written_since = Record({**envrc.files, "lib": "0" * 64}, NOBODY)
     assert why(envrc, written_since, allows=True) == "lib changed since ralph first ran here"
 
 
 def test_direnv_s_word_needs_to_know_how_the_run_began(envrc: Envrc) -> None:
-    assert why(envrc, None, allows=True, began="") == "what stood when this run began is not known any more"
+    assert why(envrc, None, allows=True, began="") == "its version at the start of this run is unknown"
     assert why(envrc, Record(envrc.files, "ralph trust"), began="") == ""
 
 
@@ -94,7 +94,7 @@ def test_the_flag_speaks_for_what_is_known_alone(tmp_path: Path, envrc: Envrc) -
 def test_what_direnv_allowed_once_it_must_still_allow(envrc: Envrc) -> None:
     record = Record(envrc.files, DIRENV)
     assert why(envrc, record, allows=True) == ""
-    assert why(envrc, record) == "nobody has trusted it"
+    assert why(envrc, record) == "you have not trusted it yet"
 
 
 def test_what_direnv_denies_is_not_used(envrc: Envrc) -> None:

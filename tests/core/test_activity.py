@@ -57,6 +57,7 @@ def test_a_session_without_events_came_to_nothing() -> None:
     assert digest([SessionStarted("s", "opus", "2.1", (), ""), Text(Tag.AI, "Plan: nothing")]) == Digest()
 
 
+@pytest.mark.spec("2.14-gh", "2.18-d")
 def test_calls_are_grouped_by_tool_and_the_most_frequent_comes_first() -> None:
     events: list[Event] = [
         start("1", "read"),
@@ -98,10 +99,12 @@ def test_a_thought_that_only_mentions_a_plan_is_none(text: str) -> None:
     assert not tally.says(think(text))
 
 
+@pytest.mark.spec("2.14-d")
 def test_only_a_thought_can_be_a_plan() -> None:
     assert not any(SessionActivity().says(Text(tag, "Plan: x")) for tag in Tag if tag is not Tag.THINK)
 
 
+@pytest.mark.spec("2.14-i")
 def test_a_duration_is_what_the_agent_told_else_the_time_between_the_stamps() -> None:
     tally = SessionActivity()
     take(tally, start("1"), at(1))

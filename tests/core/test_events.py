@@ -73,10 +73,12 @@ def test_every_kind_is_read_back_as_that_kind(kind: type[Event], data: st.DataOb
     assert type(from_json(to_json(data.draw(any_of(kind))))) is kind
 
 
+@pytest.mark.spec("2.5-a")
 def test_the_six_types_of_an_agent_are_those_of_its_events() -> None:
     assert tuple(kind.type for kind in typing.get_args(events.AgentEvent)) == AGENT_TYPES
 
 
+@pytest.mark.spec("2.5-fhi")
 @pytest.mark.parametrize(
     ("document", "event"),
     [
@@ -96,6 +98,7 @@ def usage(**fields: object) -> dict[str, object]:
     return {"type": "usage", "usage": fields}
 
 
+@pytest.mark.spec("2.5-bgh", "2.10-bcdefghijkl")
 @rows(
     ("document", "fault"),
     [

@@ -58,6 +58,8 @@ def turn(**fields: object) -> TurnEnded:
     return TurnEnded(**(known | fields))  # pyright: ignore[reportArgumentType] - a table of fields
 
 
+@pytest.mark.spec("2.13-g")
+@pytest.mark.spec("3.1-i", "3.3-o", "3.9-de", "3.15-f")
 @rows(
     ("capture", "end", "reason"),
     [
@@ -115,6 +117,8 @@ def test_nothing_else_knows_of_a_reset(capture: str) -> None:
     assert classify(seen_in(capture)).resets_at is None
 
 
+@pytest.mark.spec("1.4.3-b")
+@pytest.mark.spec("3.6-hm", "3.9-ac")
 @rows(
     ("exit_code", "watchdog", "end", "reason"),
     [
@@ -143,6 +147,7 @@ def test_the_answer_of_a_background_task_is_not_the_sessions() -> None:
     assert answer == Answer(Verdict.CONTINUE, "left bg")
 
 
+@pytest.mark.spec("1.4.3-a")
 def test_a_valid_answer_counts_whatever_the_exit_code() -> None:
     seen = Evidence(turn=turn(structured_output={"summary": "DONE"}), exit_code=-9, watchdog="took too long")
     assert classify(seen) == SessionEnd(End.DONE, answer=DONE)
@@ -158,8 +163,15 @@ def test_a_denied_answer_is_kept() -> None:
     assert classify(seen) == SessionEnd(End.DENIED, "permission denied: Bash", DONE)
 
 
-def test_an_unusable_agent_is_a_matter_of_configuration() -> None:
-    assert classify(Evidence(turn=turn(), unusable="no such tool")) == SessionEnd(End.CONFIG, "no such tool")
+@pytest.mark.spec("3.3-e")
+def test_an_agent_without_the_tool_for_verdicts_is_a_matter_of_configuration() -> None:
+    found = classify(Evidence(turn=turn(), unlisted_tool="StructuredOutput"))
+    assert (found.end, "has no StructuredOutput tool" in found.reason) == (End.CONFIG, True)
+
+
+def test_a_verdict_counts_also_from_an_agent_that_does_not_list_the_tool_for_it() -> None:
+    found = classify(Evidence(turn=turn(structured_output={"summary": "DONE"}), unlisted_tool="StructuredOutput"))
+    assert found.end is End.DONE
 
 
 def test_the_last_complaint_of_the_process_is_part_of_the_reason() -> None:
@@ -236,12 +248,14 @@ def test_a_valid_verdict_is_an_iteration(end: End, answer: Answer, tries: Tries)
     assert decided(SessionEnd(end, answer=answer), tries) == Finished(answer)
 
 
+@pytest.mark.spec("3.9-g")
 @rows("tries", EVERY_TRIES)
 @rows("end", [End.INVALID, End.BUDGET, End.ERROR])
 def test_what_a_retry_cannot_help_is_a_failure(end: End, tries: Tries) -> None:
     assert decided(SessionEnd(end, "so"), tries) == Failed(f"{end}: so")
 
 
+@pytest.mark.spec("3.9-h")
 @rows("tries", EVERY_TRIES)
 @rows("end", [End.CRASHED, End.NO_RESULT, End.HUNG])
 def test_a_crash_is_retried_once_and_at_once(end: End, tries: Tries) -> None:

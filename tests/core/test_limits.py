@@ -20,6 +20,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.spec("1.3.1-d")
 @rows(("model", "tokens"), TABLE)
 def test_thinking_is_the_models_most_times_the_levels_share(model: str, tokens: tuple[int, ...]) -> None:
     assert tuple(thinking_budget(model, level) for level in Reasoning) == tokens

@@ -15,10 +15,10 @@ def same_tree(commits: Sequence[str], other: str) -> bool:
 
 
 def stood(*iterations: tuple[str, str], elsewhere: Callable[[], str] = lambda: "refs") -> Stall:
-    standstill = Stall()
+    stall = Stall()
     for words, commit in iterations:
-        standstill = standstill.after(StallMark(words_of(words, ""), commit), same_tree=same_tree, elsewhere=elsewhere)
-    return standstill
+        stall = stall.after(StallMark(words_of(words, ""), commit), same_tree=same_tree, elsewhere=elsewhere)
+    return stall
 
 
 def test_the_same_words_about_the_same_files_are_no_progress() -> None:
@@ -47,11 +47,11 @@ def test_nothing_is_looked_at_where_the_words_are_new() -> None:
     def never(*_: object) -> str:
         raise AssertionError("looked at the repository without need")
 
-    standstill = Stall()
+    stall = Stall()
     for number in range(5):
         mark = StallMark(words_of(f"step {number}", ""), "a1")
-        standstill = standstill.after(mark, same_tree=lambda *_: bool(never()), elsewhere=never)
-    assert standstill.idle == 1
+        stall = stall.after(mark, same_tree=lambda *_: bool(never()), elsewhere=never)
+    assert stall.idle == 1
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -27,7 +27,7 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
-from ralph.core.status import StatusFold, standing
+from ralph.core.status import StatusFold, status_of
 from ralph.core.usage import Spend
 from tests.support.rows import rows
 
@@ -44,7 +44,7 @@ NAMED = SessionStarted("s", "m", "1", (), "")
         ([BEGUN], "in a session"),
         ([BEGUN, Text(Tag.AI, "an agent that never says it has started")], "in a session"),
         ([BEGUN, NAMED, ToolStart("t", "Bash")], "in a session"),
-        ([SummaryStarted(5, "s", "log"), NAMED], "in a session that condenses older iterations"),
+        ([SummaryStarted(5, "s", "log"), NAMED], "in a session that summarizes older iterations"),
         ([BEGUN, SessionEnded("s", "ok", "", "", False, 0, "log")], "finishing a session"),
         ([IterationEnded(1, "CONTINUE", "c", None, None, "x")], "between sessions"),
         ([IterationEnded(1, "DONE", "c", None, None, "DONE")], "checking"),
@@ -57,20 +57,20 @@ NAMED = SessionStarted("s", "m", "1", (), "")
     ],
 )
 def test_the_latest_events_tell_what_a_run_is_at(events: list[Event], doing: str) -> None:
-    assert standing((event, "now") for event in events).doing == doing
+    assert status_of((event, "now") for event in events).doing == doing
 
 
 def test_an_agent_that_never_says_that_it_has_started_is_at_work() -> None:
     plain = replace(CONTINUED, transcript="plain")
-    assert standing([(CONTINUED, "a"), (BEGUN, "b")]).activity == ("starting", "b")
-    assert standing([(plain, "a"), (BEGUN, "b")]).activity == ("at work", "b")
-    assert standing([(plain, "a"), (BEGUN, "b"), (TOLD, "c"), (BEGUN, "d")]).activity == ("at work", "d")
+    assert status_of([(CONTINUED, "a"), (BEGUN, "b")]).activity == ("starting", "b")
+    assert status_of([(plain, "a"), (BEGUN, "b")]).activity == ("at work", "b")
+    assert status_of([(plain, "a"), (BEGUN, "b"), (TOLD, "c"), (BEGUN, "d")]).activity == ("at work", "d")
 
 
 def test_only_a_wait_for_a_time_can_be_ended_before_it() -> None:
-    assert standing([(Waiting("quota", 5.0), "now")]).is_waiting
-    assert not standing([(Waiting("paused", None), "now")]).is_waiting
-    assert not standing([(Waiting("quota", 5.0), "now"), (BEGUN, "now")]).is_waiting
+    assert status_of([(Waiting("quota", 5.0), "now")]).is_waiting
+    assert not status_of([(Waiting("paused", None), "now")]).is_waiting
+    assert not status_of([(Waiting("quota", 5.0), "now"), (BEGUN, "now")]).is_waiting
 
 
 def at(number: int) -> str:
@@ -167,8 +167,8 @@ MET = (RateLimited("rejected", None, "weekly"), at(1))
 
 
 def test_a_quota_that_nears_its_end_is_known_until_it_is_fine_again() -> None:
-    assert standing([(BEGUN, at(0)), WARNED, (IterationStarted(2, "t", "log"), at(2))]).quota is not None
-    assert standing([(BEGUN, at(0)), WARNED, (RateLimited("allowed", None, "weekly"), at(3))]).quota is None
+    assert status_of([(BEGUN, at(0)), WARNED, (IterationStarted(2, "t", "log"), at(2))]).quota is not None
+    assert status_of([(BEGUN, at(0)), WARNED, (RateLimited("allowed", None, "weekly"), at(3))]).quota is None
 
 
 def test_a_quota_that_was_waited_for_is_not_said_to_be_used_up_any_more() -> None:
@@ -177,13 +177,13 @@ def test_a_quota_that_was_waited_for_is_not_said_to_be_used_up_any_more() -> Non
     assert fold.status.quota == MET[0]
     fold.take(IterationStarted(2, "t", "log"), at(9))
     assert fold.status.quota is None
-    warned = standing([(BEGUN, at(0)), WARNED, (Waiting("the network", 9.0), at(3)), (BEGUN, at(9))])
+    warned = status_of([(BEGUN, at(0)), WARNED, (Waiting("the network", 9.0), at(3)), (BEGUN, at(9))])
     assert warned.quota is not None, "that wait ends no quota"
 
 
 def test_a_pause_is_no_wait() -> None:
-    assert standing([(Waiting("paused", None), at(0))]).is_paused
-    assert not standing([(Waiting("paused", None), at(0)), (BEGUN, at(1))]).is_paused
+    assert status_of([(Waiting("paused", None), at(0))]).is_paused
+    assert not status_of([(Waiting("paused", None), at(0)), (BEGUN, at(1))]).is_paused
 
 
 _IDS = st.sampled_from("abc")
@@ -221,5 +221,5 @@ def test_who_looks_now_and_then_sees_what_who_looks_always_sees(events: list[tup
 def test_of_calls_without_end_as_much_is_known_however_seldom_one_looks() -> None:
     ends = [ToolEnd(number, ToolStatus.OK) for number in ("45", "1045", "1046")]
     events = [*(ToolStart(str(number), "Bash") for number in range(1050)), *ends]
-    stands = standing((event, "now") for event in events)
+    stands = status_of((event, "now") for event in events)
     assert (len(stands.calls), stands.more_calls) == (999, 48)

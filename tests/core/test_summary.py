@@ -23,6 +23,7 @@ def condensed(through: int = 0, not_before: int = 0) -> Condensed:
     return Condensed(Summary(through, "so far") if through else None, not_before)
 
 
+@pytest.mark.spec("1.1.2-a")
 @rows(
     ("finished", "before", "through"),
     [
@@ -138,7 +139,7 @@ def test_without_a_file_there_is_no_summary(tmp_path: Path) -> None:
         (b"x\n", "damaged"),
         (b"# Iterations 1-5 of run r, goal g\n\n" + b"x" * 100_000, "damaged"),
         (b"# Iterations 1-5 of run r, goal g\n\n\xff\n", "not UTF-8"),
-        (b"# Iterations 1-5 of run other, goal g\n\nx\n", "of run other"),
+        (b"# Iterations 1-5 of run other, goal g\n\nx\n", "belongs to run other"),
     ],
 )
 def test_what_cannot_be_believed_is_not(tmp_path: Path, content: bytes, why: str) -> None:
@@ -152,4 +153,4 @@ def test_what_cannot_be_believed_is_not(tmp_path: Path, content: bytes, why: str
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])
 def test_what_is_no_file_is_no_summary_and_holds_nobody_up(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "summary.md")
-    assert summarizer.stored(tmp_path / "summary.md", run="r") == Unusable("it is no plain file")
+    assert summarizer.stored(tmp_path / "summary.md", run="r") == Unusable("it is not a regular file")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ralph.core.run import commit_message
+from ralph.core.run import commit_message, read_message, subject_of
 from ralph.core.usage import Spend
 from ralph.core.verdict import Answer, Verdict
 from ralph.git.repo import open_repo
@@ -41,6 +41,43 @@ HOSTILE = {
     "a patch": "diff --git a/x b/x\n--- a/x\n+++ b/x",
     "mail": "From: evil\nSubject: evil\n\nbody",
 }
+
+
+SUBJECTS = [
+    (Answer(Verdict.CONTINUE, "Fixed the parser. Then more."), 50, "ralph 7/50: Fixed the parser"),
+    (Answer(Verdict.CONTINUE, "Fixed the parser. Then more."), None, "ralph 7: Fixed the parser"),
+    (Answer(Verdict.DONE, "DONE"), 50, "ralph 7/50: claims DONE"),
+    (Answer(Verdict.DONE, "All hold. Seen by make test."), None, "ralph 7: All hold"),
+    (Answer(Verdict.BLOCKED, "BLOCKED: the key is missing. Ask Ann."), None, "ralph 7: BLOCKED: the key is missing"),
+    (Answer(Verdict.CONTINUE, "# Report\n\n- Moved `a.py` to v1.2 of\n  the tree. Good."), None,
+     "ralph 7: Moved `a.py` to v1.2 of the tree"),
+    (Answer(Verdict.CONTINUE, "\x1b[31mRed\x1b[0m\0 \u202eevil\u2028 line. x"), None, "ralph 7: Red evil line. x"),
+    (Answer(Verdict.CONTINUE, "log\nlog\n\nFixed it. More.", closing="Fixed it. More."), None, "ralph 7: Fixed it"),
+    (Answer(Verdict.CONTINUE, "Ralph-Run: evil\n\nRalph-Run: evil"), None, "ralph 7: Ralph-Run: evil"),
+    (Answer(Verdict.CONTINUE, "\0"), None, "ralph 7: no summary"),
+]  # fmt: skip
+
+
+@rows(("answer", "limit", "subject"), SUBJECTS, ids=[str(number) for number in range(len(SUBJECTS))])
+def test_the_subject_is_the_first_sentence(answer: Answer, limit: int | None, subject: str) -> None:
+    assert subject_of(7, limit, answer) == subject
+
+
+@pytest.mark.parametrize("limit", [None, 50, 10**12])
+@pytest.mark.parametrize("summary", ["word " * 40, "x" * 200, "Ä" * 200], ids=["words", "one word", "not ASCII"])
+def test_the_subject_has_72_characters_at_most(summary: str, limit: int | None) -> None:
+    subject = subject_of(123, limit, Answer(Verdict.CONTINUE, summary))
+    assert 55 < len(subject) <= 72
+    assert subject.endswith("…")
+
+
+def test_the_commits_of_earlier_versions_are_known_by_their_trailers() -> None:
+    earlier = message("Did this.").replace("ralph 7: Did this", "ralph: iteration 7")
+    assert earlier.startswith("ralph: iteration 7\n")
+    assert read_message(earlier) == read_message(message("Did this."))
+    found = read_message(earlier)
+    assert found is not None
+    assert (found.iteration, found.summary) == (7, "Did this.")
 
 
 def message(summary: str, *, spend: Spend | None = None, verdict: Verdict = Verdict.CONTINUE) -> str:
@@ -86,9 +123,7 @@ def test_no_mixture_of_lines_becomes_a_trailer(lines: list[str]) -> None:
 
 
 def test_the_summary_stands_in_the_body() -> None:
-    assert message("Did this.\n\n# And that").startswith(
-        "ralph: iteration 7\n\nDid this.\n\n# And that\n\nRalph-Goal: "
-    )
+    assert message("Did this.\n\n# And that").startswith("ralph 7: Did this\n\nDid this.\n\n# And that\n\nRalph-Goal: ")
 
 
 def test_a_nul_would_end_the_message_and_is_dropped() -> None:

@@ -92,6 +92,7 @@ def estimate(model: str, *, by_message: bool = False) -> Estimate:
     return Estimate(TABLE, model, by_message=by_message)
 
 
+@pytest.mark.spec("2.16-c")
 @rows(
     ("usage", "model", "dollars"),
     [

@@ -19,6 +19,7 @@ from ralph.core.verdict import (
 from tests.support.rows import rows
 
 
+@pytest.mark.spec("1.6-c")
 @rows(
     ("output", "answer"),
     [
@@ -27,15 +28,29 @@ from tests.support.rows import rows
         ({"summary": "DONE"}, Answer(Verdict.DONE, "DONE")),
         ({"summary": " DONE\n"}, Answer(Verdict.DONE, "DONE")),
         ({"summary": "DONE", "extra": [1]}, Answer(Verdict.DONE, "DONE")),
-        ({"summary": "DONE."}, Answer(Verdict.CONTINUE, "DONE.")),
+        ({"summary": "DONE."}, Answer(Verdict.DONE, "DONE")),
+        ({"summary": "**DONE**"}, Answer(Verdict.DONE, "DONE")),
+        ({"summary": "**DONE.**\n\nAll hold."}, Answer(Verdict.DONE, "All hold.")),
+        ({"summary": "`DONE`"}, Answer(Verdict.DONE, "DONE")),
+        ({"summary": "# DONE\nAll hold."}, Answer(Verdict.DONE, "All hold.")),
+        ({"summary": "DONE: all hold."}, Answer(Verdict.DONE, "all hold.")),
+        ({"summary": "DONE:\n- one\n- two"}, Answer(Verdict.DONE, "- one\n- two")),
+        ({"summary": "DONE. All hold."}, Answer(Verdict.DONE, "All hold.")),
+        ({"summary": "DONE \u2013 all hold."}, Answer(Verdict.DONE, "all hold.")),
+        ({"summary": "DONE\r\nAll hold.\r\nSeen."}, Answer(Verdict.DONE, "All hold.\r\nSeen.")),
+        ({"summary": "DONE with the parser"}, Answer(Verdict.CONTINUE, "DONE with the parser")),
+        ({"summary": "DONE-ish"}, Answer(Verdict.CONTINUE, "DONE-ish")),
+        ({"summary": "DONENESS: none"}, Answer(Verdict.CONTINUE, "DONENESS: none")),
+        ({"summary": "It is\nDONE"}, Answer(Verdict.CONTINUE, "It is\nDONE")),
         ({"summary": "done"}, Answer(Verdict.CONTINUE, "done")),
         ({"summary": "Not DONE"}, Answer(Verdict.CONTINUE, "Not DONE")),
     ],
 )
-def test_only_the_single_word_claims_that_the_goal_is_reached(output: object, answer: Answer) -> None:
+def test_only_a_first_line_that_is_done_claims_that_the_goal_is_reached(output: object, answer: Answer) -> None:
     assert read_answer(output) == answer
 
 
+@pytest.mark.spec("1.6-b")
 @rows(
     ("output", "fault"),
     [
@@ -74,6 +89,7 @@ def test_the_corrections_are_word_for_word_those_of_the_contract(fault: VerdictF
     assert fault == text
 
 
+@pytest.mark.spec("1.6-a")
 def test_the_schema_is_the_one_of_the_contract() -> None:
     wanted = {"type": "object", "properties": {"summary": {"type": "string"}}, "required": ["summary"]}
     assert json.loads(SCHEMA) == wanted
@@ -127,6 +143,25 @@ def test_a_line_that_is_the_promise_and_nothing_else_makes_it(texts: tuple[str, 
 )
 def test_a_promise_that_is_quoted_is_none(texts: tuple[str, ...]) -> None:
     assert not said(*texts)
+
+
+LONG = "This sentence of the closing paragraph is longer than sixty characters,"
+
+
+@rows(
+    ("words", "closing"),
+    [
+        ("log\nlog\nAll hold.\n", "All hold."),
+        (f"log\n{LONG}\nand ends here. So does this.", f"{LONG}\nand ends here. So does this."),
+        ("log\n\n\x1b[1mAll hold.\x1b[0m", "All hold."),
+        ("All hold.", "All hold."),
+    ],
+)
+def test_the_last_paragraph_of_an_agents_words_heads_its_commit(words: str, closing: str) -> None:
+    for text, promised in ((words, False), (f"{words}\n{PROMISE}\n", True)):
+        answer = read_reply(Reply.WORDS, None, text, promised=promised)
+        assert isinstance(answer, Answer)
+        assert answer.closing == closing
 
 
 @rows(

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ralph.core.reason import Cause, Reason
-from ralph.dashboard.board import Board, Happening, TranscriptPage, lineup
-from ralph.queue.goals import BatchGoal, State
+from ralph.dashboard.board import Board, GoalPage, Happening, lineup
+from ralph.dashboard.frame import Frames
+from ralph.dashboard.rows import line, row
+from ralph.dashboard.view import View
+from ralph.queue.goals import BatchGoal, Comment, State
 from ralph.queue.news import Budget, Bulletin, GoalStatus
 from ralph.queue.stats import figures_of, foretold
-from ralph.ui.draw import Line, Tone
+from ralph.ui.terminal import Look, Row, painted
 
 NOW = 1_800_000_000.0
-UNCHECKED = "/srv/api.git has no .ralph/check on main: what its goals do is unproven, and not merged"
+UNCHECKED = "/srv/api.git has no .ralph/check on main: work cannot be proven, so it is not merged"
+
+
+def frame(board: Board, view: View, columns: int, rows: int) -> tuple[View, list[Row]]:
+    """The first frame of a dashboard."""
+    return Frames().frame(board, view, columns, rows)
+
+
+def shown(row: Row, columns: int = 400) -> str:
+    """A row as a terminal without colours has it; what is chosen is marked."""
+    written = painted(row, columns, colour=False)
+    chosen = re.sub("\x1b\\[7m(.*?)\x1b\\[0m", lambda found: f"»{found[1]}«", written)
+    return re.sub("\x1b\\[[0-9;]*m", "", chosen).replace("«»", "")
 
 
 def goal(number: int, name: str, state: State, **facts: Any) -> BatchGoal:
@@ -28,6 +45,7 @@ def goal(number: int, name: str, state: State, **facts: Any) -> BatchGoal:
         "updated_at": NOW - 600,
         "starts": int(began),
         "attempts": int(began),
+        "run": f"{name}-run" if began else "",
     }
     return BatchGoal(id=number, name=name, state=state, **{**known, **facts})
 
@@ -67,7 +85,7 @@ def bulletin(**facts: Any) -> Bulletin:
         "spent_usd": 11.0,
         "spent_tokens": 3_400_000,
         "seconds": 4000.0,
-        "sights": {
+        "statuses": {
             3: GoalStatus("Bash make test", NOW - 42, None, 3, 37.0, 0.52, 410_000, NOW - 400),
             4: GoalStatus("waiting", NOW - 100, NOW + 725, 6, 84.0, 2.1, 900_000, NOW - 2000),
         },
@@ -97,7 +115,7 @@ def board(goals: Sequence[BatchGoal], **facts: Any) -> Board:
 
 
 def empty() -> Board:
-    told = bulletin(budget=Budget(), spent_usd=0.0, spent_tokens=0, sights={}, merging=())
+    told = bulletin(budget=Budget(), spent_usd=0.0, spent_tokens=0, statuses={}, merging=())
     return board([], bulletin=told, served="process 4321 on mill")
 
 
@@ -120,7 +138,10 @@ def needy() -> Board:
         goal(15, "after-a-draft", State.QUEUED, after=(11,)),
         goal(16, "red-merge", State.STUCK, why=Reason("push declined: hook"), unmerged={"proven": True}),
     ]
-    cautions = (UNCHECKED, "/srv/shop has changes in README.md: nothing is merged there before they are committed")
+    cautions = (
+        Reason(cause=Cause.NO_CHECK, place="/srv/api.git", branch="main"),
+        Reason(cause=Cause.DIRTY_CHECKOUT, place="/srv/shop", branch="main", paths=("README.md",)),
+    )
     told = bulletin(spent_usd=18.5, refused={"codex": 13}, cautions=cautions)
     return board(goals, bulletin=told, served="process 4321 on mill", news=news())
 
@@ -146,13 +167,33 @@ def crowd() -> Board:
     goals = [
         goal(number, f"goal-{number:03}", state, **used.get(state, {})) for number, state in enumerate(states, start=1)
     ]
-    sights = {n: GoalStatus("Edit", NOW - n, None, n, n * 10.0, 0.1 * n, 1000 * n, NOW - 60 * n) for n in range(1, 9)}
-    told = bulletin(slots=8, sights=sights, merging=(), budget=Budget(), spent_usd=25.0)
+    statuses = {n: GoalStatus("Edit", NOW - n, None, n, n * 10.0, 0.1 * n, 1000 * n, NOW - 60 * n) for n in range(1, 9)}
+    told = bulletin(slots=8, statuses=statuses, merging=(), budget=Budget(), spent_usd=25.0)
     return board(goals, bulletin=told, served="process 4321 on mill", news=news())
 
 
 def reading() -> Board:
     """A goal's transcript is open."""
-    rows: list[Line] = [((f"{'agent':<11}", Tone.CALM), (f"line {number}", Tone.PLAIN)) for number in range(1, 61)]
-    told = TranscriptPage(3, rows, 0, (("iteration 3 · $0.52 · Bash make test 42s", Tone.PLAIN),))
-    return board(twelve(), bulletin=bulletin(), served="process 4321 on mill", news=news(), transcript=told)
+    rows = [row(line((f"{'agent':<11}", Look.ACCENT), f"line {number}"), 80) for number in range(1, 61)]
+    told = GoalPage(3, rows, 0)
+    return board(twelve(), bulletin=bulletin(), served="process 4321 on mill", news=news(), page=told)
+
+
+STORY = {
+    "check": "".join(f"tests/test_pay.py::test_{name} FAILED\n" for name in ("card", "refund", "retry")) + "3 failed",
+    "is_green": False,
+    "last_words": "Which currency do refunds use?\nThe spec names euros, the API answers dollars.",
+}
+
+
+def stuck() -> Board:
+    """The page of a goal that is stuck is known."""
+    remark = Comment(7, NOW - 700, "ralph", "attempt 4: the check is red: tests/test_pay.py")
+    return replace(busy(), page=GoalPage(7, **STORY, remarks=[remark]))
+
+
+def settled() -> Board:
+    """All that is left is stuck."""
+    goals = [each for each in twelve() if each.state in (State.STUCK, State.DONE)]
+    told = bulletin(statuses={}, merging=(), is_settled=True)
+    return board(goals, bulletin=told, served="this process", news=news())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.dashboard.board import BoardSource
+from ralph.dashboard.source import BoardSource
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
 from ralph.queue.news import GoalStatus, News, NewsKind
@@ -51,7 +51,7 @@ def test_a_queue_is_read_whole(place: QueueAddress, store: Store) -> None:
 
 
 def test_only_the_bulletin_of_whoever_serves_the_queue_now_counts(place: QueueAddress, store: Store) -> None:
-    mine = boards.bulletin(pid=os.getpid(), host=socket.gethostname(), sights={})
+    mine = boards.bulletin(pid=os.getpid(), host=socket.gethostname(), statuses={})
     store.post(mine)
     nobody = BoardSource(place, store)
     nobody.read()
@@ -60,7 +60,7 @@ def test_only_the_bulletin_of_whoever_serves_the_queue_now_counts(place: QueueAd
         somebody = BoardSource(place, store)
         somebody.read()
         assert somebody.board(0.0).bulletin == mine
-        store.post(boards.bulletin(pid=1, sights={}))
+        store.post(boards.bulletin(pid=1, statuses={}))
         somebody.read()
         assert (somebody.board(0.0).bulletin, somebody.board(0.0).served != "") == (None, True)
 
@@ -70,17 +70,17 @@ def test_how_long_a_worker_has_said_nothing_goes_by_its_clock_only_where_that_is
 ) -> None:
     now = time.time()
     with sole_worker(place.url):
-        store.post(boards.bulletin(pid=os.getpid(), host=socket.gethostname(), sights={}, at=now - 100))
+        store.post(boards.bulletin(pid=os.getpid(), host=socket.gethostname(), statuses={}, at=now - 100))
         source = BoardSource(place, store)
         source.read()
         assert source.board(now).silence == 100
         assert source.board(now + 5).silence == 105, "between two reads, too"
-        store.post(boards.bulletin(pid=os.getpid(), host=socket.gethostname(), sights={}, at=now))
+        store.post(boards.bulletin(pid=os.getpid(), host=socket.gethostname(), statuses={}, at=now))
         source.read()
         assert source.board(now + 5).silence == 5
         lock = place.ralph_dir / "runs.sqlite.lock"
         lock.write_text('{"pid": 4321, "host": "mill", "repo": ""}\n')
-        store.post(boards.bulletin(sights={}, at=now - 9000))
+        store.post(boards.bulletin(statuses={}, at=now - 9000))
         elsewhere = BoardSource(place, store)
         elsewhere.read()
         board = elsewhere.board(now)
@@ -102,16 +102,16 @@ def test_the_worker_of_this_process_is_asked_for_each_frame(place: QueueAddress,
 def test_the_rows_are_behind_when_the_worker_of_this_process_has_begun_or_ended_something(
     place: QueueAddress, store: Store
 ) -> None:
-    told = [boards.bulletin(sights={}, merging=())]
+    told = [boards.bulletin(statuses={}, merging=())]
     source = BoardSource(place, store, lambda: told[-1])
     source.read()
     seen = GoalStatus("Bash", boards.NOW, iteration=2, cost_usd=0.5)
-    for sights, merging in [({1: seen}, ()), ({}, ()), ({}, (1,)), ({}, ())]:
-        told.append(boards.bulletin(sights=sights, merging=merging))
+    for statuses, merging in [({1: seen}, ()), ({}, ()), ({}, (1,)), ({}, ())]:
+        told.append(boards.bulletin(statuses=statuses, merging=merging))
         assert source.is_behind
         source.read()
         told.append(
-            boards.bulletin(sights={each: GoalStatus("Edit") for each in sights}, merging=merging, spent_usd=9.0)
+            boards.bulletin(statuses={each: GoalStatus("Edit") for each in statuses}, merging=merging, spent_usd=9.0)
         )
         assert not source.is_behind, "figures are asked for in each frame anyway"
     assert not BoardSource(place, store).is_behind, "another one's worker writes with its rows"
@@ -121,8 +121,8 @@ def test_a_queue_that_cannot_be_read_keeps_what_was_known_and_says_why(place: Qu
     source = BoardSource(place, store)
     source.read()
     store.close()
-    (place.ralph_dir / "runs.sqlite").write_bytes(b"this is no database, or no longer one" * 100)
+    (place.ralph_dir / "runs.sqlite").write_bytes(b"this, or no longer one" * 100)
     source.read()
     board = source.board(boards.NOW)
     assert [goal.name for goal in board.lineup.goals] == ["alpha"]
-    assert "cannot be used" in board.fault
+    assert "cannot open the queue" in board.fault

@@ -15,7 +15,7 @@ from ralph.queue.news import News, NewsKind
 from tests.dashboard.boards import goal
 from tests.support.terminal import read_terminal
 
-OVER = "--max-cost: $0.88 of $0.30 spent; go on, with a new budget: ralph-runs run --db sqlite:////srv/queue.sqlite"
+OVER = "--max-cost: $0.88 of $0.30 spent; continue with a new budget: ralph-runs run --db sqlite:////srv/queue.sqlite"
 
 
 def test_a_summary_says_what_else_is_queued_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,7 +26,7 @@ def test_a_summary_says_what_else_is_queued_and_how_to_go_on(capsys: pytest.Capt
     progress.summary(goals, 4, OVER)
     *_, tally, others, last = capsys.readouterr().out.splitlines()
     assert tally == "6 goals: 6 queued"
-    assert others == "and 93 more in the queue, not begun: ralph-runs list"
+    assert others == "and 93 more in the queue, not started: ralph-runs list"
     assert last == OVER
 
 
@@ -45,7 +45,7 @@ def test_a_summary_names_all_that_is_stuck(stuck: int, named: str, capsys: pytes
     for each in goals:
         progress(News(0.0, NewsKind.STUCK, "out of attempts", each))
     progress.summary(goals, 1)
-    assert capsys.readouterr().out.splitlines()[-1] == f"what is stuck, and what to do: ralph-runs show {named}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"why goals are stuck, and what to do: ralph-runs show {named}"
 
 
 def test_commands_in_ralphs_own_notes_name_the_queue_and_words_of_agents_stay_as_they_are(

@@ -20,7 +20,7 @@ from tests.dashboard.boards import goal
         (State.RUNNING, {"starts": 1, "run": "r"}, ""),
         (State.RUNNING, {"starts": 1, "run": "r", "iterations": 1}, "unknown"),
         (State.STUCK, {"starts": 4, "run": "r"}, "unknown"),
-        (State.STUCK, {"starts": 1}, ""),
+        (State.STUCK, {"starts": 1, "run": ""}, ""),
         (State.DONE, {"starts": 1, "run": "r", "iterations": 1, "costed": True}, "$0.00"),
         (State.DONE, {"starts": 1, "run": "r", "iterations": 1, "cost_usd": 1.5}, "$1.50"),
     ],
@@ -37,7 +37,7 @@ def test_all_that_was_spent_and_of_how_many_that_is_not_known() -> None:
 def test_what_is_given_up_and_was_cut_off_at_its_merge_is_not_to_be_given_up_again() -> None:
     left = goal(1, "one", State.RUNNING, cancelling=True, unmerged={"proven": True})
     assert "cancel" not in written(next_step(left, cut_off=True))
-    assert written(next_step(left, cut_off=True)).endswith(": ralph-runs run")
+    assert written(next_step(left, cut_off=True)).endswith(": ralph-runs run --all")
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from ralph.dashboard.board import BoardSource
 from ralph.dashboard.lines import Progress
 from ralph.dashboard.screen import DashboardTerminal, Showing
+from ralph.dashboard.source import BoardSource
 from ralph.queue.database import default_url
 from ralph.queue.goals import State, Submission
 from ralph.queue.news import Bulletin, GoalStatus, News, NewsKind
@@ -82,8 +82,10 @@ Show = Callable[[Callable[[], Bulletin], Progress], Showing]
 
 @pytest.fixture
 def show(terminal: Terminal, place: QueueAddress, store: Store) -> Show:
-    ground = DashboardTerminal(terminal.stdin, terminal.stdout, True, lambda: 0)
-    return lambda told, progress: Showing(ground, BoardSource(place, store, told), place, store, progress, Signals())
+    dashboard_terminal = DashboardTerminal(terminal.stdin, terminal.stdout, True, lambda: 0)
+    return lambda told, progress: Showing(
+        dashboard_terminal, BoardSource(place, store, told), place, store, progress, Signals()
+    )
 
 
 def added(store: Store, *names: str) -> None:
@@ -104,7 +106,7 @@ def test_it_covers_the_lines_and_leaves_the_terminal_as_it_was(
 ) -> None:
     added(store, "alpha", "beta")
     progress = Progress(as_json=False, quiet=False)
-    with show(lambda: boards.bulletin(sights={}, merging=()), progress):
+    with show(lambda: boards.bulletin(statuses={}, merging=()), progress):
         terminal.shows("beta")
         progress(News(0.0, NewsKind.STARTED, "on ralph/alpha", store.goal(1)))
         progress(News(0.0, NewsKind.NOTE, "$2.00 of $2.00 spent: stopping"))
@@ -117,17 +119,17 @@ def test_it_covers_the_lines_and_leaves_the_terminal_as_it_was(
 def test_figures_stay_when_an_attempt_goes_over_to_its_merge(terminal: Terminal, store: Store, show: Show) -> None:
     added(store, "alpha")
     store.move(store.goal(1), State.RUNNING, starts=1, attempts=1)
-    told = [boards.bulletin(sights={1: GoalStatus("Bash", iteration=2, cost_usd=0.52, tokens=9)}, merging=())]
+    told = [boards.bulletin(statuses={1: GoalStatus("Bash", iteration=2, cost_usd=0.52, tokens=9)}, merging=())]
     rows: list[str] = []
 
     def is_merging() -> bool:
-        rows.extend(row for row in terminal.rows if row[2:5] == "g1 ")
+        rows.extend(row for row in terminal.rows if row[2:5] == "g1 " and not row.endswith("─"))
         return "◆ g1" in rows[-1]
 
     with show(lambda: told[-1], Progress(as_json=False, quiet=True)):
         terminal.shows("$0.52")
         store.note(store.goal(1), unmerged={"proven": True}, iterations=2, cost_usd=0.52, costed=True)
-        told.append(boards.bulletin(sights={}, merging=(1,)))
+        told.append(boards.bulletin(statuses={}, merging=(1,)))
         wait_until(is_merging, "it is merged")
     assert [row for row in rows if "$0.52" not in row] == []
 
@@ -143,14 +145,14 @@ def test_a_broken_view_gives_the_terminal_back_and_lines_go_on(
         calls.append(1)
         if len(calls) > 3:
             raise ZeroDivisionError("a bug")
-        return boards.bulletin(sights={}, merging=())
+        return boards.bulletin(statuses={}, merging=())
 
     with show(told, progress):
         wait_until(lambda: is_as_before(terminal), "the terminal is given back")
         wait_until(lambda: not progress.is_covered, "lines are written again")
         progress(News(0.0, NewsKind.STARTED, "on ralph/alpha", store.goal(1)))
     said = capsys.readouterr().out
-    assert said.count("the dashboard has broken (ZeroDivisionError('a bug')); plain lines go on") == 1
+    assert said.count("the dashboard failed (ZeroDivisionError('a bug')); continuing with plain lines") == 1
     assert "started on ralph/alpha" in said
 
 
@@ -168,14 +170,14 @@ def test_a_queue_that_does_not_answer_holds_up_neither_frames_nor_the_end(
     answers.set()
 
     def told() -> Bulletin:
-        if threading.current_thread().name == "clerk":  # which reads the queue
+        if threading.current_thread().name == "database":  # which reads the queue
             answers.wait()
-        return boards.bulletin(sights={}, merging=())
+        return boards.bulletin(statuses={}, merging=())
 
     with show(told, Progress(as_json=False, quiet=True)):
         terminal.shows("alpha")
         answers.clear()
-        terminal.shows("it is locked, or slow: no answer for ")
+        terminal.shows("locked or slow: no answer for ")
         first = seconds_of_silence(terminal)
         wait_until(lambda: seconds_of_silence(terminal) > first, "the seconds to be counted")
         assert any("alpha" in row for row in terminal.rows), "what was known is still there"
@@ -192,7 +194,9 @@ def test_whatever_goals_say_the_terminal_is_not_theirs(terminal: Terminal, store
     )
     for text in texts:
         store.publish(News(0.0, NewsKind.NOTE, text))
-    told = boards.bulletin(host=TEXTS["OSC 0, a title"], waits={TEXTS["clears the screen"]: boards.NOW * 2}, sights={})
+    told = boards.bulletin(
+        host=TEXTS["OSC 0, a title"], waits={TEXTS["clears the screen"]: boards.NOW * 2}, statuses={}
+    )
     with show(lambda: told, Progress(as_json=False, quiet=True)):
         terminal.shows("goal-1")
         terminal.shows("ralph-runs  ")

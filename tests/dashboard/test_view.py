@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ralph.dashboard.board import Board, lineup
-from ralph.dashboard.frame import frame
 from ralph.dashboard.view import (
+    Action,
     Asks,
     Cancel,
-    Deed,
+    Leave,
     Pause,
     Question,
     Quit,
@@ -30,19 +30,19 @@ from ralph.dashboard.view import (
 )
 from ralph.queue.goals import State
 from ralph.queue.news import Budget
-from ralph.ui.draw import plain
 from ralph.ui.keys import Key, Paste, decode
 from tests.dashboard import boards
+from tests.dashboard.boards import frame
 
 
-def pressed(board: Board, *keys: str, view: View | None = None) -> tuple[View, list[Deed]]:
-    """The view after these keys, each drawn as it would be; and all deeds."""
-    view, deeds = view or View(), list[Deed]()
+def pressed(board: Board, *keys: str, view: View | None = None) -> tuple[View, list[Action]]:
+    """The view after these keys, each drawn as it would be; and all actions."""
+    view, actions = view or View(), list[Action]()
     for key in keys:
         view, _ = frame(board, view, 80, 24)
-        view, deed = press(view, board, key)
-        deeds += [deed] if deed is not None else []
-    return view, deeds
+        view, action = press(view, board, key)
+        actions += [action] if action is not None else []
+    return view, actions
 
 
 def at(board: Board, view: View) -> str:
@@ -51,7 +51,7 @@ def at(board: Board, view: View) -> str:
 
 
 def bottom(board: Board, view: View) -> str:
-    return plain(frame(board, view, 120, 24)[1][-1])
+    return boards.shown(frame(board, view, 120, 24)[1][-1])
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_what_runs_stays_in_sight_of_who_has_pressed_nothing() -> None:
         running = [goal.label for goal in board.lineup.goals if goal.state is State.RUNNING]
         assert in_sight(board, view)[:3] == running
         assert at(board, view) == running[0]
-        asked, deeds = press(view, board, "c")
-        assert (asked.prompt, deeds) == (Question(Asks.MEANT, len(over) + 1, key="c"), None), "nobody has chosen it"
+        asked, actions = press(view, board, "c")
+        assert (asked.prompt, actions) == (Question(Asks.MEANT, len(over) + 1, key="c"), None), "nobody has chosen it"
 
 
 @pytest.mark.parametrize("moves", [[], ["down"], ["down", "up"]])
 def test_who_cancels_the_goal_at_the_cursor_still_sees_what_runs(moves: list[str]) -> None:
-    view, deeds = pressed(forty(), *moves, "c", "y")
-    (cancelled,) = deeds
+    view, actions = pressed(forty(), *moves, "c", "y")
+    (cancelled,) = actions
     assert isinstance(cancelled, Cancel)
     board = forty(cancelled.goal, state=State.CANCELLED)
     view, _ = frame(board, view, 80, 24)
@@ -142,28 +142,28 @@ def test_a_goal_that_has_come_to_the_cursor_by_itself_is_asked_about(
     moves: list[str], first: Retry, left: str, key: str
 ) -> None:
     before, board = five_stuck(), five_stuck(first.goal)
-    view, deeds = pressed(before, "f", *moves, "r")
-    assert (view.state, deeds) == (State.STUCK, [first])
+    view, actions = pressed(before, "f", *moves, "r")
+    assert (view.state, actions) == (State.STUCK, [first])
     view, _ = frame(board, view, 80, 24)
     assert at(board, view) == left, "the cursor stays at its place"
 
-    view, deeds = pressed(board, key, view=view)
-    assert (view.prompt, deeds) == (Question(Asks.MEANT, int(left[1:]), key=key), [])
-    asked = {"c": f"cancel {left}", "r": f"try {left} again", "t": f"tell {left} something", "w": f"wake {left}"}[key]
-    said = f"the selection moved by itself: {asked}?  y: yes  any other key: no"
+    view, actions = pressed(board, key, view=view)
+    assert (view.prompt, actions) == (Question(Asks.MEANT, int(left[1:]), key=key), [])
+    asked = {"c": f"cancel {left}", "r": f"retry {left}", "t": f"send {left} a message", "w": f"wake {left}"}[key]
+    said = f"the selection has moved: {asked}?  y: yes  any other key: no"
     assert bottom(board, view) == said
     assert len(said) < 80, "none of it is cut"
     assert pressed(board, *key * 8, view=view)[1] == [], "a key that is held down does not answer for itself"
-    meant, deeds = pressed(board, "y", view=view)
+    meant, actions = pressed(board, "y", view=view)
     match key:
         case "r":
-            assert deeds == [Retry(int(left[1:]))]
+            assert actions == [Retry(int(left[1:]))]
         case "w":
-            assert (deeds, meant.message) == ([], f"{left} does not wait for a usage limit")
+            assert (actions, meant.message) == ([], f"{left} is not waiting for a usage limit")
         case "c":
-            assert (deeds, meant.prompt) == ([Cancel(int(left[1:]))], None), "nobody is asked the same twice"
+            assert (actions, meant.prompt) == ([Cancel(int(left[1:]))], None), "nobody is asked the same twice"
         case _:
-            assert (deeds, meant.prompt) == ([], Question(Asks.TELL, int(left[1:])))
+            assert (actions, meant.prompt) == ([], Question(Asks.TELL, int(left[1:])))
 
 
 def test_a_goal_that_is_moved_to_or_looked_for_is_not_asked_about() -> None:
@@ -183,15 +183,15 @@ def test_a_goal_that_leaves_while_it_is_asked_about_hands_nothing_on() -> None:
     view, _ = frame(five_stuck(3), pressed(five_stuck(), "f", "down", "down", "r")[0], 80, 24)
     asked, _ = pressed(five_stuck(3), "r", view=view)
     assert press(asked, five_stuck(3, 4), "y")[1] is None
-    view, deeds = pressed(five_stuck(3, 4), "y", view=asked)
-    assert (view.prompt, deeds) == (Question(Asks.MEANT, 5, key="r"), [])
+    view, actions = pressed(five_stuck(3, 4), "y", view=asked)
+    assert (view.prompt, actions) == (Question(Asks.MEANT, 5, key="r"), [])
 
 
 def test_what_nobody_has_seen_yet_is_asked_about() -> None:
     """The first row after f is known in the next frame alone."""
     view, _ = frame(five_stuck(1), View(), 80, 24)
-    view, deeds = press_all(view, five_stuck(2), ["f", "f", "r"])
-    assert (view.state, deeds, view.prompt and view.prompt.asks) == (State.QUEUED, [], Asks.MEANT)
+    view, actions = press_all(view, five_stuck(2), ["f", "f", "r"])
+    assert (view.state, actions, view.prompt and view.prompt.asks) == (State.QUEUED, [], Asks.MEANT)
 
 
 def test_a_goal_is_cancelled_that_was_asked_about_wherever_the_cursor_is_then() -> None:
@@ -237,16 +237,16 @@ def test_f_goes_through_the_states_that_there_are() -> None:
 
 def test_a_goal_is_cancelled_when_that_was_asked_once() -> None:
     board = boards.busy()
-    view, deeds = pressed(board, "down", "c")
-    assert (view.prompt and view.prompt.asks, deeds) == (Asks.CANCEL, [])
+    view, actions = pressed(board, "down", "c")
+    assert (view.prompt and view.prompt.asks, actions) == (Asks.CANCEL, [])
     assert pressed(board, "y", view=view)[1] == [Cancel(4)]
     for other in ("n", "esc", "enter", "c", "q"):
         assert pressed(board, other, view=view) == (replace(view, prompt=None), [])
 
 
 def test_what_is_over_is_not_asked_about() -> None:
-    view, deeds = pressed(boards.busy(), "end", "c")
-    assert (view.message, view.prompt, deeds) == ("g1 is done: there is nothing to cancel", None, [])
+    view, actions = pressed(boards.busy(), "end", "c")
+    assert (view.message, view.prompt, actions) == ("cannot cancel g1: it is done", None, [])
 
 
 def test_retry_and_pause_are_done_at_once() -> None:
@@ -261,11 +261,11 @@ def test_retry_and_pause_are_done_at_once() -> None:
 def test_something_is_told_with_an_editor_of_one_line() -> None:
     board = boards.busy()
     keys = [*"uex", "backspace", "left", *"s", "right", *" the old "]
-    view, deeds = pressed(board, "t", *keys)
+    view, actions = pressed(board, "t", *keys)
     assert view.prompt is not None
-    assert (view.prompt.text, deeds) == ("use the old ", [])
-    view, deeds = pressed(board, "home", "delete", *"U", "enter", view=view)
-    assert (view.prompt, deeds) == (None, [Tell(3, "Use the old")])
+    assert (view.prompt.text, actions) == ("use the old ", [])
+    view, actions = pressed(board, "home", "delete", *"U", "enter", view=view)
+    assert (view.prompt, actions) == (None, [Tell(3, "Use the old")])
 
 
 def test_letters_that_are_keys_elsewhere_are_letters_in_a_prompt() -> None:
@@ -278,7 +278,8 @@ def test_nothing_is_told_without_words_or_when_it_is_left() -> None:
 
 
 def test_who_watches_leaves_at_once_who_works_is_asked() -> None:
-    assert pressed(boards.unserved(), "q")[1] == [Quit()]
+    assert pressed(boards.unserved(), "q")[1] == [Leave()]
+    assert pressed(boards.settled(), "q")[1] == [Leave()], "nothing stops with it"
     assert pressed(boards.busy(), "q")[1] == []
     assert pressed(boards.busy(), "q", "y")[1] == [Quit()]
     assert pressed(boards.busy(), "q", "esc", "y")[1] == []
@@ -289,22 +290,22 @@ def test_who_stops_a_worker_that_stops_already_is_told_what_that_does() -> None:
     board = replace(boards.busy(), bulletin=boards.bulletin(stopping=True))
     assert bottom(boards.busy(), View()).endswith("q stop")
     assert bottom(board, View()).endswith("q kill")
-    asked, deeds = pressed(board, "q")
-    assert deeds == []
-    assert "it is stopping: kill what runs?  y: yes" in bottom(board, asked)
-    assert "stop? goals go on at the next start  y: yes" in bottom(boards.busy(), asked)
-    assert "kill what runs" in "".join(plain(line) for line in frame(board, View(helping=True), 80, 24)[1])
+    asked, actions = pressed(board, "q")
+    assert actions == []
+    assert "already stopping: kill running goals?  y: yes" in bottom(board, asked)
+    assert "stop? goals continue at the next start  y: yes" in bottom(boards.busy(), asked)
+    assert "kill running goals" in "".join(boards.shown(line) for line in frame(board, View(helping=True), 80, 24)[1])
     assert bottom(replace(board, ours=False), View()).endswith("q leave")
 
 
 def test_a_worker_with_a_budget_is_suspended_when_that_was_asked_once() -> None:
     board = boards.busy()
-    view, deeds = read(board, ["suspend"])
-    assert deeds == []
-    assert "nobody would watch their budget · Ctrl-Z again: suspend anyway · q: stop the goals" in bottom(board, view)
+    view, actions = read(board, ["suspend"])
+    assert actions == []
+    assert "no one watching the budget · Ctrl-Z again: suspend anyway · q: stop the goals" in bottom(board, view)
     for columns, more in ((60, ""), (80, " · q: stop the goals")):
-        said = plain(frame(board, view, columns, 24)[1][-1])
-        short = f"nobody would watch the budget · Ctrl-Z again: suspend anyway{more}"
+        said = boards.shown(frame(board, view, columns, 24)[1][-1])
+        short = f"no one would watch the budget · Ctrl-Z again: suspend anyway{more}"
         assert said == short, "also where there is little room"
     assert read(board, ["suspend"], view=view) == (replace(view, prompt=None), [Suspend()])
     assert read(board, ["suspend", "suspend"])[1] == [], "held down"
@@ -340,15 +341,15 @@ def test_a_transcript_is_opened_scrolled_and_left() -> None:
     assert view.bottom == view.room + 1
     view, _ = pressed(board, "page down", "page down", "page down", view=view)
     assert view.bottom is None, "it follows again at the end"
-    view, deeds = pressed(board, "c", "y", view=view)
-    assert deeds == [Cancel(3)], "keys are about the goal that is open"
+    view, actions = pressed(board, "c", "y", view=view)
+    assert actions == [Cancel(3)], "keys are about the goal that is open"
     view, _ = pressed(board, "esc", view=view)
     assert (view.open, at(board, view)) == (None, "g3")
 
 
 def test_help_is_left_by_any_key_which_does_nothing_else() -> None:
-    view, deeds = pressed(boards.busy(), "?", "q")
-    assert (view.helping, deeds) == (False, [])
+    view, actions = pressed(boards.busy(), "?", "q")
+    assert (view.helping, actions) == (False, [])
 
 
 def test_a_message_lasts_until_the_next_key() -> None:
@@ -356,14 +357,14 @@ def test_a_message_lasts_until_the_next_key() -> None:
     assert view.message == ""
 
 
-def read(board: Board, *reads: list[str], view: View | None = None) -> tuple[View, list[Deed]]:
-    """The view after keys that came in these reads, each drawn as it would be; and all deeds."""
-    view, deeds = view or View(), list[Deed]()
+def read(board: Board, *reads: list[str], view: View | None = None) -> tuple[View, list[Action]]:
+    """The view after keys that came in these reads, each drawn as it would be; and all actions."""
+    view, actions = view or View(), list[Action]()
     for keys in reads:
         view, _ = frame(board, view, 80, 24)
         view, asked_for = press_all(view, board, keys)
-        deeds += asked_for
-    return view, deeds
+        actions += asked_for
+    return view, actions
 
 
 TEXT = "please check the copy, quit early\nand pay, y?\n"
@@ -374,12 +375,12 @@ def test_a_text_that_is_pasted_where_none_is_asked_for_does_nothing(before: list
     board = boards.reading()
     shown_before, _ = pressed(board, *before)
     for pasted in (Paste(TEXT), Paste("q"), Paste("p"), Paste("end")):
-        view, deeds = read(board, [pasted], view=shown_before)
-        assert deeds == []
+        view, actions = read(board, [pasted], view=shown_before)
+        assert actions == []
         assert (view.prompt, view.open, view.helping) == (None, shown_before.open, shown_before.helping)
         assert (view.cursor, view.message) == (
             frame(board, shown_before, 80, 24)[0].cursor,
-            "pasted text is no key: press t first to tell it to a goal",
+            "pasted text is ignored; press t first to send it to a goal",
         )
 
 
@@ -392,9 +393,9 @@ def test_a_pasted_text_answers_no_question() -> None:
 
 def test_a_pasted_text_is_one_line_where_one_is_asked_for() -> None:
     board = boards.busy()
-    view, deeds = read(board, ["t"], ["o", "h", "left"], [Paste("a\r\n\tb\x1b[31m\x07c\n")], ["!"])
+    view, actions = read(board, ["t"], ["o", "h", "left"], [Paste("a\r\n\tb\x1b[31m\x07c\n")], ["!"])
     assert view.prompt is not None
-    assert (view.prompt.text, deeds) == ("oa b[31mc !h", [])
+    assert (view.prompt.text, actions) == ("oa b[31mc !h", [])
     assert read(board, ["enter"], view=view)[1] == [Tell(3, "oa b[31mc !h")]
     view, _ = read(board, ["/"], [Paste("ema\n")])
     assert view.text == "ema "
@@ -412,14 +413,14 @@ def test_a_prompt_does_not_grow_without_end() -> None:
         view, _ = read(board, ["left"], [more], view=full)
         assert view.prompt is not None
         assert view.prompt.text == full.prompt.text
-        assert f"{length} characters are too many (10,000): " in bottom(board, view)
+        assert f"too long: {length} characters, at most 10,000: " in bottom(board, view)
         assert "too many" not in bottom(board, read(board, ["left"], view=view)[0]), "until the next key"
     assert read(board, ["enter"], view=view)[1] == [Tell(3, full.prompt.text)]
 
 
 def test_nobody_types_what_nobody_would_read() -> None:
     view, _ = pressed(boards.busy(), "end", "t")
-    assert (view.prompt, view.message) == (None, "g1 is done: nobody works on it any more")
+    assert (view.prompt, view.message) == (None, "cannot tell g1 anything: the goal is done")
 
 
 def test_a_text_that_is_refused_is_not_lost() -> None:
@@ -434,11 +435,11 @@ def test_a_text_that_is_refused_is_not_lost() -> None:
 
 def test_a_question_is_answered_by_a_later_read_alone() -> None:
     board = boards.busy()
-    view, deeds = read(board, ["c", "y"])
-    assert (view.prompt and view.prompt.asks, deeds) == (Asks.CANCEL, [])
+    view, actions = read(board, ["c", "y"])
+    assert (view.prompt and view.prompt.asks, actions) == (Asks.CANCEL, [])
     assert read(board, ["y"], view=view)[1] == [Cancel(3)]
-    view, deeds = read(board, ["q", "y"])
-    assert (view.prompt and view.prompt.asks, deeds) == (Asks.QUIT, [])
+    view, actions = read(board, ["q", "y"])
+    assert (view.prompt and view.prompt.asks, actions) == (Asks.QUIT, [])
     assert read(board, ["y"], view=view)[1] == [Quit()]
 
 
@@ -452,9 +453,9 @@ def test_what_follows_an_answer_in_the_same_read_is_dropped() -> None:
 @pytest.mark.parametrize("text", ["pause", "rm\r", "p\r", "clear", "jq\r", "jkgj\r", "k\rc"])
 def test_letters_that_nobody_can_have_typed_are_no_keys(text: str) -> None:
     """In a terminal that does not mark what is pasted."""
-    view, deeds = read(boards.busy(), decode(text))
-    assert deeds == []
-    assert (view.prompt, "too much at once" in view.message) == (None, True)
+    view, actions = read(boards.busy(), decode(text))
+    assert actions == []
+    assert (view.prompt, "too many keys at once" in view.message) == (None, True)
 
 
 def test_keys_that_are_held_down_or_come_late_are_heeded() -> None:

@@ -331,7 +331,7 @@ def test_a_model_without_a_price_is_said_once_and_held_by_its_agents_own_budget(
     done = run_claude(api, "--max-cost", "0.05", "--max-iterations", "3", "--model", "claude-nonesuch-9", *agent)
 
     assert done.exit_code == 4, done.stdout + done.stderr
-    assert sum("claude-nonesuch-9 has no price here" in note for note in notes(done)) == 1
+    assert sum("claude-nonesuch-9 has no known price" in note for note in notes(done)) == 1
     assert result(repo)["reason"] == f"limit reached: {'--max-iterations' if ours else '--max-cost'}"
 
 

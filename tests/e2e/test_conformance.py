@@ -408,6 +408,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "missing value": ("-p", "hi", "--model"),
     "stream without verbose": ("-p", "hi", "--output-format", "stream-json"),
     "stream in, text out": ("-p", "hi", "--input-format", "stream-json"),
+    "pieces without a stream": ("-p", "hi", "--include-partial-messages"),
     "turns that are no number": ("-p", "hi", "--max-turns", "x"),
     "a budget of nothing": ("-p", "hi", "--max-budget-usd", "0"),
     "a session id that is none": ("-p", "hi", "--session-id", "zzz"),
@@ -463,6 +464,37 @@ def each(stories: Iterable[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", [pytest.param(name, marks=marks[name]) for name in marks])
 
 
+@pytest.mark.spec("1.5-abcdef", case="Read, Edit, Write, Glob, Grep, Bash")
+@pytest.mark.spec("1.4.3-c", case="SIGINT")
+@pytest.mark.spec("1.5-g", case="Skill")
+@pytest.mark.spec("4.3.3-b", case="Skill")
+@pytest.mark.spec("1.2-i", case="a schema with more to violate")
+@pytest.mark.spec("4.1.5-a", case="a schema with more to violate")
+@pytest.mark.spec("1.2-c", "1.12-c", case="a tool not chosen")
+@pytest.mark.spec("4.1.2-d", case="a tool not chosen")
+@pytest.mark.spec("4.1.2-c", case="a tool taken away")
+@pytest.mark.spec("1.9-b", "1.12-b", case="another model")
+@pytest.mark.spec("4.1.1-g", case="another model")
+@pytest.mark.spec("1.12-p", case="corrected on the open stdin")
+@pytest.mark.spec("4.3.1-a", case="corrected on the open stdin")
+@pytest.mark.spec("4.1.2-g", "4.3.5-c", case="denied")
+@pytest.mark.spec("4.1.2-i", case="denied while planning")
+@pytest.mark.spec("4.1.2-h", case="edits accepted")
+@pytest.mark.spec("4.1.2-k", case="everything allowed")
+@pytest.mark.spec("1.12-o", case="no key")
+@pytest.mark.spec("1.3.3-a", case="nobody there")
+@pytest.mark.spec("4.3.3-b", case="nudged, in vain and not")
+@pytest.mark.spec("4.2-m", case="out of money before a tool")
+@pytest.mark.spec("4.1.1-k", case="out of money, twice")
+@pytest.mark.spec("4.1.1-j", "4.2-lp", case="out of turns")
+@pytest.mark.spec("1.12-g", case="schema violated, then corrected")
+@pytest.mark.spec("4.2-o", case="schema violated, then corrected")
+@pytest.mark.spec("4.2-n", case="the model interrupted")
+@pytest.mark.spec("1.12-e", case="two messages at once")
+@pytest.mark.spec("1.2-fghi", "1.4.1-h", "1.5-h", "1.10-c", "1.12-dfjklmo", case="work")
+@pytest.mark.spec(
+    "4.1.1-df", "4.1.2-a", "4.1.5-a", "4.2-k", "4.3.1-bcdeghij", "4.3.2-abc", "4.3.3-ac", "4.3.5-ab", case="work"
+)
 @each(STORIES)
 def test_the_same_story(stage: Stage, name: str) -> None:
     story = STORIES[name]
@@ -471,6 +503,12 @@ def test_the_same_story(stage: Stage, name: str) -> None:
     assert (ours.exit_code, ours.tree) == (real.exit_code, real.tree)
 
 
+@pytest.mark.spec("4.1.1-c", "4.2-abcdefghij", case="json")
+@pytest.mark.spec("4.1.1-l", "4.6-a", case="json, verbose")
+@pytest.mark.spec("1.2-a", "1.12-a", case="text")
+@pytest.mark.spec("4.1.1-ab", case="text")
+@pytest.mark.spec("4.1.1-e", case="text, from both")
+@pytest.mark.spec("4.1.1-j", case="text, out of turns")
 @each(OUTPUTS)
 def test_the_same_output(stage: Stage, name: str) -> None:
     story = OUTPUTS[name]
@@ -484,6 +522,24 @@ def test_the_same_output(stage: Stage, name: str) -> None:
         assert ours.stdout == real.stdout
 
 
+@pytest.mark.spec("4.1.3-abcdf")
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", ["", "-file"])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_system_prompts_reach_the_model(stage: Stage, suffix: str, replaced: bool) -> None:
+    words = {"alpha.md": "You are a very quiet penguin.", "beta.md": "Your name is Bert."}
+    first, second = words if suffix else words.values()
+    flags = [f"--system-prompt{suffix}", first] if replaced else []
+    args = (*BARE, *TOOLS, *flags, f"--append-system-prompt{suffix}", second, "--", "hi")
+    own = ("not an exhaustive survey", "You are a coding agent.")
+    for told, of_its_own in zip(stage.play(Story([Say("hello")], args, files=words)), own, strict=True):
+        system = json.dumps(told.api.ledger.main[0].request["system"])
+        assert told.exit_code == 0
+        assert [system.count(said) for said in words.values()] == [int(replaced), 1]
+        assert (of_its_own in system) is not replaced
+
+
+@pytest.mark.spec("4.1.5-b", "4.3.4-abcde")
 @pytest.mark.long
 def test_the_same_pieces_of_messages(stage: Stage) -> None:
     said = Say(thinking("hm"), text("I look"), bash("echo out"), usage=Tokens(1000, 500, 30, 20))
@@ -506,6 +562,7 @@ def _documents(stdout: str) -> list[Event]:
     return document if isinstance(document, list) else [document]
 
 
+@pytest.mark.spec("4.1.5-b", case="pieces without a stream")
 @each(REFUSALS)
 def test_the_same_refusal(stage: Stage, name: str) -> None:
     real, ours = stage.play(Story([], REFUSALS[name]))
@@ -523,6 +580,7 @@ def test_the_same_refusal_in_the_words_of_another_parser(stage: Stage, name: str
 # The deliberate differences: six at most, none about what spec 1 requires of a drop-in (its section 12).
 
 
+@pytest.mark.spec("4.1.3-e")
 def test_difference_two_system_prompts_are_a_contradiction(stage: Stage) -> None:
     """Ralph's contract says so; 2.1.325 silently takes one of them."""
     args = (*BARE, *TOOLS, "--system-prompt", "a", "--system-prompt-file", "README.md", "--", "hi")
@@ -553,6 +611,7 @@ def test_difference_the_price_of_an_unknown_model_is_not_guessed(stage: Stage) -
     assert ours["usage"]["input_tokens"] == real["usage"]["input_tokens"]
 
 
+@pytest.mark.spec("1.12-n")
 @pytest.mark.long
 def test_difference_the_default_tools_are_those_we_have(stage: Stage) -> None:
     """The others (web, agents, schedules) have no counterpart; what ralph and spec 1 name, is there."""

@@ -24,7 +24,7 @@ def repository(tmp_path: Path) -> Path:
     return place / "slugs"
 
 
-def test_it_prints_what_readme_shows_and_touches_nothing_of_the_users(
+def test_it_prints_what_the_page_shows_and_touches_nothing_of_the_users(
     tmp_path: Path, repo: Path, world: Path, ralph: Ralph
 ) -> None:
     """A refused DONE and a proven one, by real edits; even where a hook has pointed git at the user's repository."""
@@ -35,11 +35,11 @@ def test_it_prints_what_readme_shows_and_touches_nothing_of_the_users(
     done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
 
-    shown = re.search(r"make demo.*?```text\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    shown = re.search(r"make demo.*?```text\n(.*?)```", (ROOT / "docs" / "one-goal.md").read_text(), re.DOTALL)
     assert shown is not None
-    assert anonymous(shown[1]).splitlines() == anonymous(done.stdout).splitlines()
-    assert "the model is scripted" in done.stdout
-    assert done.stdout.count("DONE is withdrawn") == 1
+    assert anonymous(shown[1]) in anonymous(done.stdout)
+    assert "the model is a script" in done.stdout
+    assert done.stdout.count("DONE rejected") == 1
     assert "result     done: proven by .ralph/check" in done.stdout
 
     played = repository(tmp_path)
@@ -82,19 +82,19 @@ def test_a_script_that_cannot_be_played_is_refused_before_anything_is_written(
     goal = str(ROOT / "examples" / "goals" / "answer.md")
     refused = ralph("run", goal, "--agent", "demo", env={"RALPH_DEMO_SCRIPT": str(tmp_path / "script.json")})
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert f"RALPH_DEMO_SCRIPT: {tmp_path / 'script.json'} is no script: not JSON: " in refused.stderr
+    assert f"RALPH_DEMO_SCRIPT: cannot use {tmp_path / 'script.json'}: not JSON: " in refused.stderr
     assert not (repo / ".ralph").exists()
 
 
 @pytest.mark.parametrize(
     ("script", "fault"),
     [
-        (None, "is no file"),
-        ("{bad", "is no script: not JSON: "),
-        ("{}", "is no script: a script is not a list"),
-        ("[1]", "is no script: a session is not a list"),
-        ("[[1]]", "is no script: a turn is not a list"),
-        ("[[[1]]]", "is no script: a block has no type"),
+        (None, " is not a file"),
+        ("{bad", ": not JSON: "),
+        ("{}", ": a script is not a list"),
+        ("[1]", ": a session is not a list"),
+        ("[[1]]", ": a turn is not a list"),
+        ("[[[1]]]", ": a block has no type"),
     ],
 )
 def test_the_fault_in_a_script_is_named(tmp_path: Path, script: str | None, fault: str) -> None:
@@ -103,4 +103,4 @@ def test_the_fault_in_a_script_is_named(tmp_path: Path, script: str | None, faul
         path.write_text(script)
     with pytest.raises(UsageError) as refused:
         find_demo(AgentOptions(), {"RALPH_DEMO_SCRIPT": str(path)})
-    assert str(refused.value).startswith(f"RALPH_DEMO_SCRIPT: {path} {fault}")
+    assert str(refused.value).startswith(f"RALPH_DEMO_SCRIPT: {'' if script is None else 'cannot use '}{path}{fault}")

@@ -214,7 +214,7 @@ def test_a_repository_that_is_read_only_is_not_mapped(
 
     done = ralph("understand", cwd=repo)
 
-    assert_clear(done, 2, repo, "cannot be written")
+    assert_clear(done, 2, repo, "is not writable")
     assert not agent.starts
 
 

@@ -92,6 +92,7 @@ def evaluated(repo: Path) -> bool:
     return found
 
 
+@pytest.mark.spec("1.3.2-a")
 def test_one_that_nobody_trusts_is_not_executed(
     tmp_path: Path, repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
 ) -> None:
@@ -103,14 +104,15 @@ def test_one_that_nobody_trusts_is_not_executed(
     assert done.exit_code == 0
     assert not evaluated(repo)
     assert {"direnv", "bash", "sleep", "touch"} & set(executed(tmp_path / "trace")) == set()
-    assert header(done) == f"not used: nobody has trusted it; look at it, then: ralph trust {repo}"
-    assert done.stdout.count("nobody has trusted it") == 1
+    assert header(done) == f"not used: you have not trusted it yet; review it, then: ralph trust {repo}"
+    assert done.stdout.count("you have not trusted it yet") == 1
     events = (run_directory(repo) / "events.ndjson").read_text()
     assert f'"envrc":"{header(done)}"' in events
-    assert '"envrc_used":false,"envrc_why":"nobody has trusted it"' in events
+    assert '"envrc_used":false,"envrc_why":"you have not trusted it yet"' in events
     assert "FROM_ENVRC" not in seen(agent)
 
 
+@pytest.mark.spec("1.3.2-a")
 @pytest.mark.parametrize("trust", ["ralph trust", "direnv allow", "--trust-envrc"])
 def test_one_that_is_trusted_reaches_the_agent_and_the_check(
     repo: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path, trust: str
@@ -143,7 +145,7 @@ def test_a_trusted_one_that_is_direnv_s_stays_direnv_s(ralph: Ralph, claude_scri
     assert header(ralph("run", "goal.md")).startswith("2 variables")
     subprocess.run([direnv, "deny"], cwd=ralph.repo, env=ralph.env, check=True, capture_output=True)
 
-    assert header(ralph("run", "goal.md")).startswith("not used: nobody has trusted it")
+    assert header(ralph("run", "goal.md")).startswith("not used: you have not trusted it yet")
     assert "FROM_ENVRC" not in seen(agent)
 
 
@@ -156,7 +158,7 @@ def test_what_the_user_s_own_direnv_knows_is_known_to_it(
     (config / "direnv.toml").write_text("[global]\nstrict_env = true\n[whitelist]\nprefix = ['/']\n")
     write_envrc(repo, 'greet hello\nexport DATA="$XDG_DATA_HOME"\n')
     agent = done_once(claude_script)
-    assert header(ralph("run", "goal.md")).startswith("not used: nobody has trusted it")
+    assert header(ralph("run", "goal.md")).startswith("not used: you have not trusted it yet")
 
     done = ralph("run", "goal.md", "--trust-envrc")
 
@@ -194,8 +196,8 @@ def test_what_the_agent_changed_is_not_executed_at_the_next_start(
     assert (second.exit_code, len(commits(repo))) == (4, 4)
     assert not evaluated(repo)
     assert {"direnv", "bash", "touch"} & set(executed(tmp_path / "trace")) == set()
-    assert header(second).startswith(f"not used: {changed} changed since this run began")
-    assert header(second).endswith(f"; look at it, then: ralph trust {repo}")
+    assert header(second).startswith(f"not used: {changed} changed since this run started")
+    assert header(second).endswith(f"; review it, then: ralph trust {repo}")
     assert "FROM_ENVRC" not in seen(agent)
 
     ralph("trust")
@@ -215,7 +217,7 @@ def test_an_agent_that_allows_what_it_wrote_is_not_the_user(
     second = ralph("run", "goal.md", "--max-iterations", "2")
 
     assert not evaluated(repo)
-    assert header(second).startswith("not used: .envrc changed since this run began")
+    assert header(second).startswith("not used: .envrc changed since this run started")
 
 
 @pytest.mark.parametrize("words", [["trust"], ["run", "goal.md", "--trust-envrc"]])
@@ -226,7 +228,7 @@ def test_an_agent_cannot_say_that_it_is_trusted(
     refused = ralph(*words, env={"RALPH_RUN_ID": "1"})
 
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "a session of ralph's does not decide what ralph trusts" in refused.stderr
+    assert "an agent's session cannot decide what ralph trusts" in refused.stderr
 
 
 def test_one_that_appears_is_not_what_was_trusted(
@@ -236,11 +238,11 @@ def test_one_that_appears_is_not_what_was_trusted(
     commit_all(repo, "without")
     claude_script([run("echo 'touch .git/evaluated' > .envrc"), summary("one")], [summary("two")])
     first = ralph("run", "goal.md", "--max-iterations", "1", "--trust-envrc")
-    assert header(first) == "there is no .envrc here to be trusted"
+    assert header(first) == "there is no .envrc here to trust"
 
     second = ralph("run", "goal.md", "--max-iterations", "2", "--trust-envrc")
 
-    assert header(second).startswith("not used: .envrc changed since this run began")
+    assert header(second).startswith("not used: .envrc changed since this run started")
     assert not evaluated(repo)
 
 
@@ -266,8 +268,8 @@ def test_the_flag_of_a_new_run_does_not_trust_what_an_agent_wrote(
     second = ralph("run", "g2.md", "--trust-envrc")
 
     assert (second.exit_code, evaluated(repo)) == (0, False)
-    assert "and --trust-envrc does not speak for what an agent may have written" in header(second)
-    assert header(second).endswith(f"; look at it, then: ralph trust {repo}")
+    assert "and --trust-envrc does not cover a file that an agent may have changed" in header(second)
+    assert header(second).endswith(f"; review it, then: ralph trust {repo}")
 
     ralph("trust")
     assert header(ralph("run", "g2.md", "--trust-envrc")).startswith(f"{2 if stands else 0} variable")
@@ -284,10 +286,11 @@ def test_the_flag_does_not_trust_what_an_agent_wrote_in_another_work_tree(
     second = ralph("run", "two.md", "--trust-envrc", cwd=tmp_path / "tree")
 
     assert second.exit_code == 0
-    assert "--trust-envrc does not speak for what an agent may have written" in header(second)
+    assert "--trust-envrc does not cover a file that an agent may have changed" in header(second)
     assert not (tmp_path / "evaluated").exists()
 
 
+@pytest.mark.spec("1.3.2-c")
 def test_folders_of_the_repository_that_were_on_path_keep_their_place(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
 ) -> None:
@@ -313,9 +316,7 @@ def test_a_run_whose_directory_was_lost_does_not_begin_anew(
 
     assert "rebuilt from 1 commits" in second.stdout
     assert not evaluated(repo)
-    assert header(second).startswith(
-        "not used: what stood when this run began is not known any more, and --trust-envrc"
-    )
+    assert header(second).startswith("not used: its version at the start of this run is unknown, and --trust-envrc")
 
 
 def test_the_agent_s_edits_change_nothing_in_the_start_that_runs(
@@ -363,7 +364,7 @@ def test_neither_ralph_s_git_nor_its_settings_see_it(
     said = log.read_text().splitlines()
     assert (done.exit_code, set(said)) == (0, {"ours none", f"theirs {SECRET}"})
     assert said.count(f"theirs {SECRET}") == 1
-    assert "none (see --max-iterations" in done.stdout
+    assert "50 iterations, because you set no limit" in done.stdout
     assert "RALPH_MAX_ITERATIONS" not in seen(agent)
 
 
@@ -383,10 +384,11 @@ def test_programs_of_the_repository_s_that_are_on_path_are_not_run_by_ralph(
 
     assert (done.exit_code, evaluated(repo)) == (0, False)
     assert header(done) == "2 variables by direnv: FROM_ENVRC, PATH"
-    assert f"ralph does not run {folder}/git, which lies in the repository" in " ".join(done.stdout.split())
+    assert f"ralph skips {folder}/git, because it is inside the repository" in " ".join(done.stdout.split())
     assert {str(folder), f"{repo}/tools"} <= set(seen(agent)["PATH"].split(":"))
 
 
+@pytest.mark.spec("1.3.2-b")
 def test_what_would_change_other_programs_is_dropped(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path
 ) -> None:
@@ -428,8 +430,7 @@ def test_a_trusted_one_that_hangs_is_ended_with_all_that_it_started(
 
     assert done.exit_code == 0
     assert header(done) == (
-        "not used: it was ended after 8.0s, with all that it had started;"
-        " give it longer: ralph config set envrc_timeout 5m"
+        "not used: direnv took longer than 8.0s and was stopped; allow more time: ralph config set envrc_timeout 5m"
     )
     assert [name for name in ("away", "shell") if is_alive(pid_in(tmp_path / name))] == []
     assert "FROM_ENVRC" not in seen(agent)
@@ -459,7 +460,7 @@ def test_a_dry_run_does_not_execute_it(repo: Path, ralph: Ralph, claude_script: 
 def test_a_scout_is_given_it_too(ralph: Ralph, claude_script: ClaudeScript, direnv: Path) -> None:
     agent = claude_script([summary("A map of everything there is.")])
     said = [event["text"] for event in ralph("understand", "--json").events_of("text")]
-    assert [text for text in said if ".envrc is not used: nobody has trusted it" in text]
+    assert [text for text in said if ".envrc is not used: you have not trusted it yet" in text]
     assert "FROM_ENVRC" not in seen(agent)
     ralph("trust")
 
@@ -489,7 +490,7 @@ def test_one_that_fails_is_left_out_whole(repo: Path, ralph: Ralph, claude_scrip
     done = ralph("run", "goal.md", "--trust-envrc")
 
     assert (done.exit_code, "FROM_ENVRC" in seen(agent)) == (0, False)
-    assert header(done).startswith("not used: direnv failed with it (exit 1); see what it complains of")
+    assert header(done).startswith("not used: direnv failed (exit 1); run `direnv allow` there")
     assert SECRET not in done.stdout + done.stderr
 
 
@@ -508,7 +509,7 @@ def test_one_that_is_loaded_in_the_user_s_shell_is_evaluated_all_the_same(
     write_envrc(repo, MARK)
     done = ralph("run", "goal.md", env=loaded)
     assert (done.exit_code, evaluated(repo)) == (0, False)
-    assert header(done).endswith("(what your shell had loaded of it stays)")
+    assert header(done).endswith("(variables that your shell already loaded stay)")
 
 
 def test_the_check_may_be_a_program_that_it_puts_on_path(
@@ -522,12 +523,13 @@ def test_the_check_may_be_a_program_that_it_puts_on_path(
 
     refused = ralph("run", "goal.md", "--check", "judge")
     assert (refused.exit_code, (repo / ".ralph" / "runs").exists()) == (2, False)
-    assert "the check's command 'judge' was not found" in refused.stderr
+    assert "cannot run the check: 'judge' was not found" in refused.stderr
 
     done = ralph("run", "goal.md", "--check", "judge", "--trust-envrc")
     assert (done.exit_code, result(repo)["proven"]) == (0, True)
 
 
+@pytest.mark.spec("1.3.2-d")
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_an_agent_that_only_its_path_has_is_not_taken(
     tmp_path: Path, repo: Path, ralph: Ralph, direnv: Path, agent: str
@@ -541,7 +543,7 @@ def test_an_agent_that_only_its_path_has_is_not_taken(
 
     assert (refused.exit_code, evaluated(repo), len(commits(repo))) == (6, False, 3)
     assert f"ralph config set agents.{agent}.path" in refused.stderr
-    assert "the PATH that .envrc sets is not searched for the agent" in refused.stderr
+    assert "ralph does not look for the agent on the PATH that .envrc sets" in refused.stderr
 
 
 def test_a_fake_agent_on_its_path_is_not_taken_for_the_real_one(
@@ -565,7 +567,7 @@ def test_without_direnv_its_plain_assignments_are_read(
     )
     write_envrc(repo, text + "source_env lib.sh\n")
     agent = done_once(claude_script)
-    assert header(ralph("run", "goal.md", env=without_direnv)).startswith("not used: nobody has trusted it")
+    assert header(ralph("run", "goal.md", env=without_direnv)).startswith("not used: you have not trusted it yet")
 
     done = traced(ralph, tmp_path / "trace", "run", "goal.md", "--trust-envrc", env=without_direnv)
 
@@ -573,8 +575,7 @@ def test_without_direnv_its_plain_assignments_are_read(
     assert "touch" not in executed(tmp_path / "trace")
     assert (seen(agent)["FROM_ENVRC"], seen(agent)["PLAIN"], seen(agent).get("RUN")) == (SECRET, "a b", None)
     assert header(done).startswith(
-        "2 variables read as text; left out: lines 3, 5, for there is no direnv here to run it: FROM_ENVRC, PLAIN"
-        " · dropped: PYTHONPATH"
+        "2 variables read as text; skipped without direnv: lines 3, 5: FROM_ENVRC, PLAIN · dropped: PYTHONPATH"
     )
 
 
@@ -584,9 +585,9 @@ def test_ralph_trust_says_what_it_covers_and_what_not(repo: Path, ralph: Ralph) 
     trusted = ralph("trust", repo / ".envrc", cwd=repo.parent)
 
     first, *files, title, one, other = trusted.stdout.splitlines()
-    assert (trusted.exit_code, first) == (0, f"{repo}/.envrc is trusted as it stands, with what it reads:")
+    assert (trusted.exit_code, first) == (0, f"{repo}/.envrc is now trusted, with the files that it reads:")
     assert [line.split()[0] for line in files] == [".envrc", "lib.sh", ".private"]
-    assert files[2] == "  .private  (not there; trust ends when it comes)"
+    assert files[2] == "  .private  (missing; creating it ends trust)"
     assert title.startswith("not covered")
     assert (one, other) == ("  line 4 of .envrc (source)", "  line 5 of .envrc (a command in a value)")
     assert SECRET not in trusted.stdout
@@ -601,23 +602,23 @@ def test_trust_is_private_and_can_be_taken_back(
     assert (record.stat().st_mode & 0o777, record.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
     assert ralph("trust", "--forget").stdout == f"{repo}/.envrc: no longer trusted\n"
-    assert header(ralph("run", "goal.md")).startswith("not used: nobody has trusted it")
+    assert header(ralph("run", "goal.md")).startswith("not used: you have not trusted it yet")
     assert ralph("trust", "--forget").stdout == f"{repo}/.envrc: was not trusted\n"
 
 
 def test_ralph_trust_refuses_where_there_is_nothing_to_trust(tmp_path: Path, repo: Path, ralph: Ralph) -> None:
     (repo / ".envrc").unlink()
     os.mkfifo(repo / ".envrc")
-    assert "error: .envrc is no plain file, and so cannot be trusted" in ralph("trust").stderr
+    assert "error: cannot trust .envrc: .envrc is not a regular file" in ralph("trust").stderr
     (repo / ".envrc").unlink()
     (repo / ".envrc").symlink_to("gone")
-    assert "error: .envrc is a link that leads nowhere" in ralph("trust").stderr
+    assert "error: cannot trust .envrc: .envrc is a link that leads nowhere" in ralph("trust").stderr
     (repo / ".envrc").unlink()
 
     none, nowhere = ralph("trust"), ralph("trust", cwd=tmp_path)
 
     assert (none.exit_code, nowhere.exit_code) == (2, 2)
-    assert f"{repo}/.envrc: there is none" in none.stderr
+    assert f"cannot trust {repo}/.envrc: no such file" in none.stderr
     assert "is not in a git repository" in nowhere.stderr
 
 
@@ -628,10 +629,10 @@ def test_ralph_trust_says_that_only_the_one_at_the_root_is_used(repo: Path, ralp
     named, there = ralph("trust", "sub/.envrc"), ralph("trust", cwd=repo / "sub")
 
     assert (named.exit_code, named.stdout) == (2, "")
-    assert f"only {repo}/.envrc is used" in " ".join(named.stderr.split())
+    assert f"ralph uses only {repo}/.envrc" in " ".join(named.stderr.split())
     assert there.exit_code == 0
-    assert there.stdout.startswith(f"{repo}/.envrc is trusted as it stands")
-    assert f"{repo}/sub/.envrc is not" in there.stderr
+    assert there.stdout.startswith(f"{repo}/.envrc is now trusted")
+    assert f"{repo}/sub/.envrc" in there.stderr
 
 
 def test_what_is_no_file_is_not_to_be_trusted_but_mended(
@@ -644,15 +645,15 @@ def test_what_is_no_file_is_not_to_be_trusted_but_mended(
 
     done = ralph("run", "goal.md", "--trust-envrc")
 
-    said = "not used: .envrc is a link that leads nowhere; put a plain, small file there, or none"
+    said = "not used: .envrc is a link that leads nowhere; replace it with a small regular file, or remove it"
     assert (done.exit_code, header(done)) == (0, said)
 
 
 def test_that_it_is_not_used_is_one_event_and_one_line_of_a_scout_s(ralph: Ralph, claude_script: ClaudeScript) -> None:
     done_once(claude_script)
     said = [event["text"] for event in ralph("run", "goal.md", "--json").events_of("text")]
-    assert sum(".envrc is not used: nobody has trusted it" in text for text in said) == 1
-    assert ralph("understand").stdout.count("nobody has trusted it") == 1
+    assert sum(".envrc is not used: you have not trusted it yet" in text for text in said) == 1
+    assert ralph("understand").stdout.count("you have not trusted it yet") == 1
 
 
 def test_a_value_that_is_no_text_is_left_out(
@@ -663,7 +664,7 @@ def test_a_value_that_is_no_text_is_left_out(
 
     done = ralph("run", "goal.md", "--trust-envrc")
 
-    assert header(done).startswith("1 variable by direnv: FROM_ENVRC · left out, for it is not UTF-8: ODD")
+    assert header(done).startswith("1 variable by direnv: FROM_ENVRC · skipped (not UTF-8): ODD")
     assert "ODD" not in seen(agent)
 
 
@@ -679,7 +680,7 @@ def test_a_record_that_cannot_be_read_trusts_nothing(
     done = ralph("run", "goal.md")
 
     assert (done.exit_code, evaluated(repo)) == (0, False)
-    assert f"{record}: cannot be read" in header(done).replace(" ", "").replace("cannotberead", " cannot be read")
+    assert f"cannotread{record}" in header(done).replace(" ", "")
 
 
 def test_a_clone_has_a_trust_of_its_own(repo: Path, ralph: Ralph, claude_script: ClaudeScript, direnv: Path) -> None:

@@ -106,6 +106,7 @@ def test_a_prompt_that_is_too_long_is_shrunk_once(repo: Path, claude: Ralph, mes
     assert commits(repo)[-1].subject == "start"
 
 
+@pytest.mark.spec("3.5-f")
 def test_turns_that_run_out(repo: Path, claude: Ralph, messages_api: ServeMessages) -> None:
     configure(claude, 'max_retries = 0\nextra_args = ["--max-turns", "1"]\n')
     look = Say(text("Let me look."), tool("Bash", command="true", description="look"))
@@ -133,6 +134,7 @@ def test_a_killed_claude_is_tried_again_at_once(repo: Path, claude: Ralph, messa
     assert done.events_of("session_ended")[0]["log"] == str(raw_logs(repo)[0])
 
 
+@pytest.mark.spec("3.9-i")
 @pytest.mark.parametrize(
     ("step", "end"),
     [

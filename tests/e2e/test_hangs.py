@@ -65,6 +65,7 @@ def ends_of(done: Finished) -> list[str]:
     return [event["end"] for event in done.events_of("session_ended")]
 
 
+@pytest.mark.spec("3.9-b", "3.14-f")
 @pytest.mark.parametrize(
     "script",
     [
@@ -157,7 +158,7 @@ def test_an_agent_that_is_silent_when_its_time_is_up_hangs_and_the_next_is_told_
 
     assert (done.exit_code, ends_of(done)) == (0, ["hung", "done"])
     assert "iteration_timeout" in done.events_of("session_ended")[0]["reason"]
-    told = "An earlier session was cut off (hung: not finished after 6.0s (iteration_timeout), and silent)"
+    told = "An earlier session was interrupted (hung: not finished after 6.0s (iteration_timeout), and silent)"
     assert [told in words for words in agent.heard] == [False, True]
 
 

@@ -45,8 +45,8 @@ def test_a_run_that_waits_and_ends_is_told_of(
     assert len(done.events_of("waiting")) == 2
     assert ears.events == ["quota", "done"]
     quota, end = ears.heard
-    assert quota["text"].startswith("waits: usage-limit")
-    assert quota["next"] == "have it try now: ralph wake goal"
+    assert quota["text"].startswith("waiting: usage-limit")
+    assert quota["next"] == "continue now: ralph wake goal"
     assert (end["goal"], end["repo"], end["exit_code"], end["next"]) == ("goal", str(repo), 0, "")
     assert end["run"] == done.events_of("run_started")[0]["run"]
     assert end["text"] == done.events_of("run_ended")[0]["reason"]
@@ -78,8 +78,8 @@ def test_a_notifier_that_fails_is_a_note_and_no_more(
     claude_script([summary("DONE")])
     done = ralph("run", "goal.md", env={"RALPH_NOTIFY": command})
     assert (done.exit_code, done.stderr) == (0, "")
-    (note,) = [line for line in done.stdout.splitlines() if "(notify)" in line]
-    assert "a notification was not sent by" in note
+    (note,) = [line for line in done.stdout.splitlines() if "notification" in line]
+    assert "cannot send a notification with" in note
 
 
 def test_beside_json_a_notifier_that_fails_is_a_note_on_stderr(
@@ -88,13 +88,13 @@ def test_beside_json_a_notifier_that_fails_is_a_note_on_stderr(
     claude_script([summary("DONE")])
     done = ralph("run", "goal.md", "--json", env={"RALPH_NOTIFY": "/nowhere/notify"})
     assert done.exit_code == 0
-    assert done.stderr.startswith("note: a notification was not sent by")
+    assert done.stderr.startswith("note: cannot send a notification with")
 
 
 def test_a_bad_command_is_refused_before_anything_begins(goal: Path, repo: Path, ralph: Ralph, world: Path) -> None:
     done = ralph("run", "goal.md", env={"RALPH_NOTIFY": "./notify"})
     assert done.exit_code == 2
-    assert "write the path in full" in done.stderr
+    assert "write the full path" in done.stderr
     assert not (world / "ralph").exists()
 
 
@@ -115,8 +115,7 @@ def test_a_batch_tells_of_its_goals_once_each(batch: Batch, tmp_path: Path) -> N
     batch.goal("one", wrote("one"), repo="upstream")
     batch.goal("two", [], repo="upstream", max_iterations=1)
     config = Path(batch.runs.env["XDG_CONFIG_HOME"]) / "ralph" / "config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(f"notify = {[ears.env['RALPH_NOTIFY']]!r}\n")
+    config.write_text(f"merge = 'direct'\nnotify = {[ears.env['RALPH_NOTIFY']]!r}\n")
     done = batch.run(batch.root / "goals")
     assert done.exit_code == 1, done.stdout
     told = {notice["goal"]: notice for notice in ears.heard}
@@ -125,10 +124,10 @@ def test_a_batch_tells_of_its_goals_once_each(batch: Batch, tmp_path: Path) -> N
     assert told["one"]["repo"] == str(batch.repos["upstream"])
     assert told["two"]["event"] == "budget"
     assert told["two"]["next"] == "ralph-runs show g2"
-    assert [line for line in done.stdout.splitlines() if line.endswith("(notify): it ended with 1")]
+    assert [line for line in done.stdout.splitlines() if line.endswith("`: exit code 1")]
     batch.goal("three", wrote("three"), repo="upstream")
     again = batch.run(batch.root / "goals", "--json", env={"RALPH_NOTIFY": "/nowhere/notify"})
-    assert "(notify): " in again.events_of("note")[-1]["text"]
+    assert "cannot send a notification with `" in again.events_of("note")[-1]["text"]
     assert again.events[-1]["type"] == "summary"
 
 
@@ -138,7 +137,7 @@ def test_a_batch_tells_of_its_goals_once_each(batch: Batch, tmp_path: Path) -> N
         (
             "create trigger harm before insert on ralph_marks begin select raise(abort, 'no more room'); end",
             1,
-            "cannot be used: no more room",
+            "no more room",
         ),
         ("update ralph_goals set state = 'nonsense'", 3, "a bug in ralph: ValueError: 'nonsense'"),
     ],
@@ -160,8 +159,8 @@ def test_a_queue_worker_that_dies_says_so_to_whoever_is_away(
     (told,) = ears.heard
     assert (told["event"], told["exit_code"], told["goal"]) == ("stuck", exit_code, "")
     assert cause in told["text"]
-    assert told["next"].endswith("go on with: ralph-runs run")
+    assert told["next"].endswith("continue with: ralph-runs run --all")
     assert cause in done.stderr
-    assert done.stderr.rstrip().endswith("go on with: ralph-runs run")
+    assert done.stderr.rstrip().endswith("continue with: ralph-runs run --all")
     if exit_code == 1:  # of the other one, nothing can be read any more
-        assert "1 goal: 1 cut off" in done.stdout
+        assert "1 goal: 1 interrupted" in done.stdout

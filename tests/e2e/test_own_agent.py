@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.api_replies import Say, tool
 from tests.support.git_repos import git
 from tests.support.goals import result, write_check, write_goal
@@ -11,6 +13,7 @@ from tests.support.messages_api import ServeMessages
 from tests.support.ralph_process import Ralph
 
 
+@pytest.mark.spec("2.3-f")
 def test_a_goal_is_proven_with_an_api_key_alone(repo: Path, ralph: Ralph, messages_api: ServeMessages) -> None:
     write_goal(repo)
     write_check(repo)

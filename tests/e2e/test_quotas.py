@@ -74,7 +74,7 @@ def test_a_reset_is_waited_for_and_costs_nothing(repo: Path, claude: Ralph, mess
     assert resets_at <= asked_at[-1]
     assert [event["end"] for event in done.events_of("session_ended")] == ["usage-limit", "done"]
     assert [event["iteration"] for event in done.events_of("iteration_started")] == [1, 1]
-    assert [commit.subject for commit in commits(repo)] == ["start", "ralph: iteration 1"]
+    assert [commit.subject for commit in commits(repo)] == ["start", "ralph 1/1: claims DONE"]
 
 
 class FakedTime:
@@ -135,7 +135,7 @@ def test_a_reset_in_five_hours_is_waited_for_by_the_clock_on_the_wall(
     assert len(api.ledger.entries) > len(seen)
     again = done.events_of("iteration_started")[1]
     assert resets_at <= _seconds(again["at"]) <= set_at + 5 * 3600 + 30 + 60
-    assert commits(repo)[-1].subject == "ralph: iteration 1"
+    assert commits(repo)[-1].subject == "ralph 1/1: claims DONE"
 
 
 def _seconds(at: str) -> float:
@@ -180,7 +180,7 @@ def test_ralph_wake_ends_the_wait(repo: Path, ralph: Ralph, claude_script: Claud
         woken = ralph("wake")
         done = running.wait()
 
-    assert (woken.exit_code, woken.stdout) == (0, "goal goes on now\n"), woken
+    assert (woken.exit_code, woken.stdout) == (0, "goal continues now\n"), woken
     assert done.exit_code == 0, done
     assert result(repo)["iterations"] == 1
 
@@ -194,14 +194,14 @@ def test_a_run_that_does_not_wait_cannot_be_woken(ralph: Ralph, claude_script: C
         assert running.wait().exit_code == 0
 
     assert refused.exit_code == 2
-    assert "goal does not wait" in refused.stderr
+    assert "cannot wake goal: it is not waiting" in refused.stderr
 
 
 def test_a_key_ends_the_wait_and_the_screen_counts_down(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
         wait_until(lambda: len(set(re.findall(r"3:5\d:\d\d", running.said))) > 1, "a countdown")
-        assert "w: go on now" in running.said
+        assert "w: continue now" in running.said
         assert not running.echoes
         running.press("xw")
         assert running.wait() == 0
@@ -215,7 +215,7 @@ def test_a_terminal_that_can_redraw_nothing_is_told_once_how_to_end_the_wait(
 ) -> None:
     claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
     with RalphInTerminal(["run", "goal.md"], ralph.repo, {**ralph.env, "TERM": "dumb"}) as running:
-        wait_until(lambda: "w: go on now" in running.said, "the key")
+        wait_until(lambda: "w: continue now" in running.said, "the key")
         time.sleep(1.1)  # in which a countdown would have gone on
         running.press("w")
         assert running.wait() == 0
@@ -227,7 +227,7 @@ def test_a_terminal_that_can_redraw_nothing_is_told_once_how_to_end_the_wait(
 def test_keys_are_heard_again_after_a_shell_had_the_terminal(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 4 * 3600), [summary("DONE")])
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
-        wait_until(lambda: "w: go on now" in running.said, "a countdown")
+        wait_until(lambda: "w: continue now" in running.said, "a countdown")
         running.reset()
         wait_until(lambda: not running.echoes, "the terminal to be ralph's again")
         running.press("w")
@@ -237,7 +237,7 @@ def test_keys_are_heard_again_after_a_shell_had_the_terminal(ralph: Ralph, claud
 def test_ctrl_c_ends_the_wait_and_leaves_the_terminal_as_it_was(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(used_up(time.time() + 4 * 3600))
     with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
-        wait_until(lambda: "w: go on now" in running.said, "a countdown")
+        wait_until(lambda: "w: continue now" in running.said, "a countdown")
         running.press("\x03")
         assert running.wait() == 130
         assert running.echoes
@@ -276,7 +276,7 @@ def test_a_reset_beyond_the_duration_ends_the_run_at_once(
     done = ralph("run", "goal.md", "--duration", "1h")
 
     assert (done.exit_code, result(repo)["reason"]) == (4, "limit reached: --duration")
-    assert "not waited for: nothing could go on before 20" in done.stdout
+    assert "not waiting: the wait would last until 20" in done.stdout
     assert result(repo)["not_before"] > time.time() + 3600
 
 

@@ -93,7 +93,7 @@ def test_without_a_check_there_is_nothing_to_run(ralph: Ralph, repo: Path) -> No
     write_setup(repo, "#!/bin/sh\ntouch set-up\n")
     done = ralph("check", "--json")
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "there is no check here" in done.stderr
+    assert "this repository has no check" in done.stderr
     assert "--check" in done.stderr
     assert not (repo / "set-up").exists()
 
@@ -108,7 +108,7 @@ def test_what_could_never_be_started_is_refused_and_says_why(ralph: Ralph, repo:
     write_check(repo, "#!/no/such/shell\n")
     done = ralph("check")
     assert done.exit_code == 2
-    assert "is to be run by /no/such/shell, which is not there" in done.stderr
+    assert "its interpreter /no/such/shell does not exist" in done.stderr
 
 
 @pytest.mark.long
@@ -176,7 +176,7 @@ def test_trust_given_elsewhere_is_for_that_tree_alone(ralph: Ralph, repo: Path, 
     assert ralph("check").stdout == "word: secret\n"
     done = ralph("check", cwd=checkout)
     assert done.stdout == "word: none\n"
-    assert "nobody has trusted it" in done.stderr
+    assert "you have not trusted it yet" in done.stderr
     assert "secret" not in done.stderr
 
 
@@ -191,7 +191,7 @@ def test_the_flag_does_not_speak_for_what_was_merged_from_a_run(ralph: Ralph, ch
     commit_all(checkout, f"Words\n\nBy an agent.\n\n{trailer}\n")
     done = ralph("check", "--trust-envrc", cwd=checkout)
     assert done.stdout == "word: none\n"
-    assert "--trust-envrc does not speak" in done.stderr
+    assert "--trust-envrc does not cover" in done.stderr
 
 
 def test_a_session_does_not_decide_what_is_trusted(ralph: Ralph, checkout: Path) -> None:

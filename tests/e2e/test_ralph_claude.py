@@ -87,6 +87,21 @@ def test_a_scripted_model_works_on_the_tree_and_costs_nothing(run: Any, script: 
     assert (repo / "one.txt").read_text() == "one\n"
 
 
+@pytest.mark.spec("1.2-de")
+@pytest.mark.spec("4.1.2-ef")
+@pytest.mark.parametrize(
+    ("chosen", "offered"),
+    [
+        ("", []),
+        ("default", ["Bash", "Edit", "Glob", "Grep", "Read", "Skill", "Write"]),
+        ("Read,Bash", ["Bash", "Read"]),
+    ],
+)
+def test_the_tools_that_are_offered(run: Any, script: Path, chosen: str, offered: list[str]) -> None:
+    done = run("-p", "go", "--model", f"scripted:{script}", "--tools", chosen, *STREAM)
+    assert (done.exit_code, done.events[0]["tools"]) == (0, offered)
+
+
 @pytest.mark.parametrize(("iteration", "name"), [("1", "one"), ("2", "two"), ("7", "two")])
 def test_the_iteration_of_the_run_chooses_the_session(run: Any, script: Path, iteration: str, name: str) -> None:
     done = run("-p", "go", "--model", f"scripted:{script}", "--allowedTools=Write", env={"RALPH_ITERATION": iteration})
@@ -127,7 +142,7 @@ def test_a_flag_without_effect_is_accepted_with_a_line(run: Any, script: Path) -
 def test_a_flag_that_changes_the_meaning_is_refused(run: Any, script: Path, flag: str) -> None:
     done = run("-p", "go", flag, "--model", f"scripted:{script}")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "every session is a fresh one" in done.stderr
+    assert "every session starts fresh" in done.stderr
 
 
 def test_by_its_own_name_it_says_whose_child_it_is(run: Any, tmp_path: Path) -> None:
@@ -139,7 +154,13 @@ def test_by_its_own_name_it_says_whose_child_it_is(run: Any, tmp_path: Path) -> 
 
 def test_help_names_every_kind_of_flag(run: Any) -> None:
     said = run("--help").stdout
-    for expected in ("--json-schema <schema>", "True anyway:", "Accepted, without effect:", "Refused:", "-r, --resume"):
+    for expected in (
+        "--json-schema <schema>",
+        "Accepted, already the default:",
+        "Accepted, but ignored:",
+        "Not supported:",
+        "-r, --resume",
+    ):
         assert expected in said
 
 
@@ -248,7 +269,7 @@ def test_a_budget_for_a_model_without_a_price_is_refused(run: Any, script: Path)
     refused = run("-p", "go", "--model", "claude-nobody-knows", "--max-budget-usd", "1", env={"ANTHROPIC_API_KEY": "k"})
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        "ralph-claude: --max-budget-usd cannot be kept: claude-nobody-knows has no price in ralph's pricing.toml\n"
+        "ralph-claude: --max-budget-usd can't be enforced: claude-nobody-knows has no price in ralph's pricing.toml\n"
     )
     assert run("-p", "go", "--model", f"scripted:{script}", "--max-budget-usd", "1").exit_code == 0
 
@@ -283,12 +304,12 @@ def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("$RC go </dev/null >&-", "stdout is closed: nobody would see the answer"),
+        ("$RC go </dev/null >&-", "cannot print the answer: stdout is closed"),
         ("$RC go </dev/null >/dev/full", "cannot write to stdout: No space left on device"),
         ("$RC go --output-format json </dev/null >/dev/full", "cannot write to stdout: No space left on device"),
         (f"$RC go {' '.join(STREAM)} </dev/null >/dev/full", "cannot write to stdout: No space left on device"),
         ("$RC --help >/dev/full", "No space left on device"),
-        ("mkdir gone; cd gone; rmdir ../gone; $RC go", "the working directory does not exist any more"),
+        ("mkdir gone; cd gone; rmdir ../gone; $RC go", "the working directory no longer exists"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(shell: Any, line: str, said: str) -> None:

@@ -43,7 +43,7 @@ def test_set_writes_the_users_configuration_and_says_where(world: Path, ralph: R
 
 def test_set_says_when_something_else_counts_more(ralph: Ralph) -> None:
     done = ralph("config", "set", "model", "haiku", env={"RALPH_MODEL": "opus"})
-    assert "environment sets it to opus" in done.stderr
+    assert "environment overrides this with opus" in done.stderr
 
 
 def test_set_project_writes_the_repository(repo: Path, ralph: Ralph) -> None:
@@ -56,12 +56,30 @@ def test_a_bad_key_or_value_is_refused_and_writes_nothing(world: Path, ralph: Ra
     for args, cause in (
         (("modle", "x"), "unknown key modle (did you mean model?)"),
         (("duration", "soon"), "duration: 'soon' is not a duration"),
-        (("--project", "agents.claude.path", "/x"), "does not count in a project's configuration"),
+        (("--project", "agents.claude.path", "/x"), "it runs code or concerns secrets"),
     ):
         done = ralph("config", "set", *args)
         assert done.exit_code == 2
         assert cause in done.stderr
     assert not (world / "home" / "config").exists()
+
+
+def test_a_broken_file_is_mended_by_the_command_that_the_error_names(world: Path, ralph: Ralph) -> None:
+    path = world / "home" / "config" / "ralph" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("notify = 7\n")
+
+    refused = ralph("config")
+    assert refused.exit_code == 2
+    assert f"{path}: notify: must be a string or a list of strings, not 7" in refused.stderr
+    assert "hint: fix each value; to change one in your configuration: ralph config set KEY VALUE" in refused.stderr
+
+    assert ralph("config", "set", "notify", "none").exit_code == 0
+    assert ralph("config").exit_code == 0
+    named = ralph("config", env={"RALPH_MAX": "abc", "RALPH_REQUIRE_CHECK": "perhaps"})
+    assert named.exit_code == 2
+    assert "  RALPH_MAX: 'abc' is not a whole number above zero\n" in named.stderr
+    assert "  RALPH_REQUIRE_CHECK: must be true or false, not 'perhaps'\n" in named.stderr
 
 
 def test_a_repository_does_not_decide_what_runs_code(repo: Path, ralph: Ralph) -> None:

@@ -54,12 +54,16 @@ def goal(repo: Path) -> Path:
     return write_goal(repo)
 
 
+@pytest.mark.spec("1.1.1-abcdefgh", "1.1.3-b", "1.3.1-a", "1.3.3-bc", "1.8-af")
+@pytest.mark.spec("3.1-l", "3.2-adefg", "3.5-cgn", "3.7-abcef", "3.11-de", "3.15-e")
 def test_the_invocation_is_the_contract_and_done_without_a_check_is_unproven(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
     agent = claude_script([summary("DONE")])
 
-    done = ralph("run", "goal.md", env={"CLAUDECODE": "1", "ANTHROPIC_API_KEY": "from outside", "KEPT": "yes"})
+    clouds = {"CLAUDE_CODE_USE_BEDROCK": "1", "CLAUDE_CODE_USE_VERTEX": "0"}
+    outside = {"CLAUDECODE": "1", "ANTHROPIC_API_KEY": "from outside", "KEPT": "yes", **clouds}
+    done = ralph("run", "goal.md", env=outside)
 
     (start,) = agent.starts
     tools = "Read,Write,Edit,Glob,Grep,Bash,Skill,StructuredOutput"
@@ -77,16 +81,19 @@ def test_the_invocation_is_the_contract_and_done_without_a_check_is_unproven(
     assert env["CLAUDE_CODE_MAX_RETRIES"] == "3"
     assert (env["RALPH_GOAL"], env["RALPH_ITERATION"], env["KEPT"]) == ("goal", "1", "yes")
     assert "CLAUDECODE" not in env
+    assert clouds.items() <= env.items(), "what chooses claude's provider reaches it"
+    assert "from outside" not in agent.heard[0] + raw_logs(repo)[0].read_text(), "a secret stays in the environment"
     assert start["cwd"] == str(repo)
     assert done.exit_code == 0
     assert result(repo) | {"head": "", "base": "", "run": ""} == {
-        "version": 1, "goal": "goal", "exit_code": 0, "reason": "done (unproven: no check)", "proven": False,
-        "iterations": 1, "cost_usd": 0.01, "tokens": 1306, "base": "", "head": "", "run": "",
-        "end": "done", "hint": "", "limit": None, "not_before": None,
+        "version": 1, "goal": "goal", "exit_code": 0, "reason": "done (not verified: there is no check)",
+        "proven": False, "iterations": 1, "cost_usd": 0.01, "tokens": 1306, "base": "", "head": "", "run": "",
+        "end": "done", "ending": "unproven", "todo": "", "hint": "", "limit": None, "not_before": None, "failed": 0,
     }  # fmt: skip
-    assert "done (unproven: no check)" in done.stdout
+    assert "done (not verified: there is no check)" in done.stdout
 
 
+@pytest.mark.spec("1.3.1-b")
 def test_api_key_login_keeps_the_key(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([summary("DONE")])
     ralph("config", "set", "agents.claude.auth", "api-key")
@@ -126,6 +133,7 @@ def test_done_on_the_last_allowed_iteration_counts(repo: Path, ralph: Ralph, cla
     assert (done.exit_code, result(repo)["proven"]) == (0, True)
 
 
+@pytest.mark.spec("3.9-f")
 @pytest.mark.parametrize(
     ("flags", "iterations", "next_flag"),
     [
@@ -147,6 +155,7 @@ def test_a_limit_ends_the_run_between_iterations(
     assert next_flag in done.stdout, "the next command is printed with a higher limit"
 
 
+@pytest.mark.spec("3.10-c")
 def test_the_duration_ends_the_run(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([run("perl -e 'select(undef,undef,undef,0.4)'"), summary("a step")])
 
@@ -176,10 +185,12 @@ def test_a_changed_goal_is_continued_with_the_new_text(repo: Path, ralph: Ralph,
 
     done = ralph("run", "goal.md")
 
-    assert "goal's text has changed" in done.stdout
+    assert "the goal has changed since then" in done.stdout
     assert "And be quick." in agent.heard[1]
 
 
+@pytest.mark.spec("1.1.3-c", "1.4.1-cef", "1.4.4-ab")
+@pytest.mark.spec("3.4-e")
 def test_each_correction_is_sent_in_the_same_session(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script(
         [[answer("talk")], [structured({"other": 1})], [structured({"summary": 7})], [summary("DONE")]]
@@ -192,6 +203,7 @@ def test_each_correction_is_sent_in_the_same_session(ralph: Ralph, claude_script
     assert len(agent.starts) == 1
 
 
+@pytest.mark.spec("1.4.1-g", "1.4.4-cd")
 @pytest.mark.long
 def test_after_three_corrections_the_session_has_failed(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([answer("nothing but talk")], [summary("DONE")])
@@ -222,10 +234,12 @@ def test_three_failures_in_a_row_end_the_run(repo: Path, ralph: Ralph, claude_sc
     assert result(repo)["cost_usd"] is not None, "what failed sessions cost is counted, too"
 
 
+@pytest.mark.spec("3.5-lp", "3.8-c", "3.9-ch", "3.14-c")
 def test_a_session_without_a_result_names_its_raw_log_and_is_retried_once(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
-    claude_script([say("half a thought"), stderr("out of luck\n"), exit_with(7)], [summary("DONE")])
+    complaints = json.dumps({"type": "result", "structured_output": {"summary": "DONE"}}) + "\nout of luck\n"
+    claude_script([say("half a thought"), stderr(complaints), exit_with(7)], [summary("DONE")])
 
     done = ralph("run", "goal.md")
 
@@ -233,19 +247,22 @@ def test_a_session_without_a_result_names_its_raw_log_and_is_retried_once(
     assert "crashed: the agent exited with 7 without a result: out of luck" in done.stdout
     assert str(raw_logs(repo)[0]) in done.stdout
     assert result(repo)["iterations"] == 1
-    assert raw_logs(repo)[0].with_suffix(".stderr").read_text() == "out of luck\n"
+    assert raw_logs(repo)[0].with_suffix(".stderr").read_text() == complaints
 
 
+@pytest.mark.spec("3.3-h", "3.5-i", "3.6-jl")
 @pytest.mark.long
 def test_the_text_of_the_stream_is_a_degraded_answer(ralph: Ralph, claude_script: ClaudeScript) -> None:
-    claude_script([say("half a thought"), exit_with(0)], [summary("DONE")])
+    claude_script([say("half"), say("a thought"), exit_with(0)], [summary("DONE")])
 
     done = ralph("run", "goal.md", "--json")
 
     first = done.events_of("session_ended")[0]
-    assert (first["end"], first["text"], first["degraded"]) == ("no-result", "half a thought", True)
+    assert (first["end"], first["text"], first["degraded"]) == ("no-result", "half\na thought", True)
 
 
+@pytest.mark.spec("1.4.2-h")
+@pytest.mark.spec("3.6-c")
 def test_a_background_result_is_paid_for_but_decides_nothing(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -279,18 +296,44 @@ def test_a_login_problem_blocks_with_the_next_command(repo: Path, ralph: Ralph, 
     assert result(repo)["exit_code"] == 6
 
 
-def test_an_agent_without_the_structured_output_tool_is_blocked(ralph: Ralph, bin_dir: Path) -> None:
+@pytest.mark.parametrize(
+    ("output", "exit_code"), [({}, 6), ({"structured_output": {"summary": "DONE: All hold."}}, 0)], ids=["no", "yes"]
+)
+def test_of_an_agent_that_does_not_list_the_tool_for_verdicts_its_verdict_decides(
+    repo: Path, ralph: Ralph, bin_dir: Path, tmp_path: Path, output: dict[str, object], exit_code: int
+) -> None:
     init = {"type": "system", "subtype": "init", "session_id": "s", "tools": ["Bash"], "model": "m"}
+    turn = {"type": "result", "subtype": "success", "is_error": False, "result": "fine", "session_id": "s", **output}
     agent = bin_dir / "claude"
-    agent.write_text(f"#!/bin/sh\necho '{json.dumps(init)}'\nwhile read -r line; do :; done\n")
+    agent.write_text(
+        f"#!/bin/sh\necho '{json.dumps(init)}'\n"
+        f"while read -r line; do echo x >> {tmp_path}/heard; echo '{json.dumps(turn)}'; done\n"
+    )
     agent.chmod(0o755)
 
     done = ralph("run", "goal.md")
 
-    assert done.exit_code == 6
-    assert "does not offer the StructuredOutput tool" in done.stdout
+    assert done.exit_code == exit_code, done
+    assert ("has no StructuredOutput tool" in done.stdout) is (exit_code == 6)
+    assert [commit.subject for commit in commits(repo)][1:] == (["ralph 1/50: All hold"] if exit_code == 0 else [])
+    assert (tmp_path / "heard").read_text() == "x\n", "a correction would be in vain"
 
 
+@pytest.mark.parametrize(("check", "exit_code"), [("--no-check", 6), ("--check=true", 0)])
+def test_a_denied_session_that_claims_done_needs_a_check_to_be_believed(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript, check: str, exit_code: int
+) -> None:
+    claude_script([deny("Bash", {"command": "make test"}), summary("DONE\nI could not run the tests.")])
+
+    done = ralph("run", "goal.md", check)
+
+    assert done.exit_code == exit_code, done
+    assert (result(repo)["proven"], result(repo)["exit_code"]) == (exit_code == 0, exit_code)
+    assert ("blocked: denied: permission denied: Bash (make test)" in result(repo)["reason"]) is (exit_code == 6)
+    assert commits(repo)[-1].trailers["Ralph-Verdict"] == "DONE"
+
+
+@pytest.mark.spec("3.9-j", "3.14-d")
 def test_a_denial_stops_after_the_verdict_was_committed(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([deny("Bash", {"command": "rm -rf /"}), summary("tried")])
 
@@ -298,7 +341,7 @@ def test_a_denial_stops_after_the_verdict_was_committed(repo: Path, ralph: Ralph
 
     assert done.exit_code == 6
     assert "permission denied: Bash (rm -rf /)" in done.stdout
-    assert commits(repo)[-1].subject == "ralph: iteration 1"
+    assert commits(repo)[-1].subject == "ralph 1/50: tried"
 
 
 @pytest.mark.long
@@ -309,6 +352,7 @@ def test_a_denied_session_that_is_proven_done_is_done(repo: Path, ralph: Ralph, 
     assert ralph("run", "goal.md").exit_code == 0
 
 
+@pytest.mark.spec("3.9-j")
 def test_on_denial_continue_tells_the_next_session(ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([deny("Bash", {"command": "make deploy"}), summary("tried")], [summary("DONE")])
     ralph("config", "set", "on_denial", "continue")
@@ -317,6 +361,7 @@ def test_on_denial_continue_tells_the_next_session(ralph: Ralph, claude_script: 
     assert "permission denied: Bash (make deploy)" in agent.heard[1]
 
 
+@pytest.mark.spec("3.11-b")
 def test_the_agent_cannot_change_its_judge(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     check = write_check(repo)
     before = check.read_text()
@@ -331,7 +376,7 @@ def test_the_agent_cannot_change_its_judge(repo: Path, ralph: Ralph, claude_scri
     assert [event["exit_code"] for event in done.events_of("check_ended")] == [1, 0]
     assert check.read_text() == before
     assert not (repo / ".ralph" / "config.toml").exists()
-    undone = "The session changed .ralph/config.toml, .ralph/check; that was undone."
+    undone = "The session changed .ralph/config.toml, .ralph/check; ralph undid that."
     assert any(event["text"].startswith(undone) for event in done.events_of("text"))
     assert undone in agent.heard[1]
     assert (run_directory(repo) / "undone" / "check").read_text() == "#!/bin/sh\nexit 0\n", "nothing is thrown away"
@@ -364,6 +409,7 @@ def test_a_long_check_output_is_quoted_by_both_ends(repo: Path, ralph: Ralph, cl
     assert len(prompt) < 20_000
 
 
+@pytest.mark.spec("3.11-c")
 def test_untracked_secrets_are_left_out_and_that_is_said(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     (repo / ".env").write_text("TOKEN=1\n")
     claude_script([write("server.pem", "key"), write("ok.txt", "ok"), summary("DONE")])
@@ -372,7 +418,7 @@ def test_untracked_secrets_are_left_out_and_that_is_said(repo: Path, ralph: Ralp
 
     assert done.exit_code == 0
     assert git(repo, "ls-files") == "README.md\nok.txt"
-    assert "looks like a secret: server.pem" in done.stdout
+    assert "(looks like a secret): server.pem" in done.stdout
 
 
 def test_a_tracked_goal_and_tracked_ralph_files_are_committed(
@@ -395,7 +441,7 @@ def test_a_repository_without_a_commit_just_works(tmp_path: Path, ralph: Ralph, 
     done = ralph("run", "goal.md", cwd=empty)
 
     assert done.exit_code == 0, done.stderr
-    assert [commit.subject for commit in commits(empty)] == ["ralph: iteration 1"]
+    assert [commit.subject for commit in commits(empty)] == ["ralph 1/50: claims DONE"]
     assert result(empty)["base"] is None
 
 
@@ -411,6 +457,7 @@ def test_a_repository_without_an_identity_just_works(tmp_path: Path, ralph: Ralp
     assert "ralph <ralph@localhost>" in done.stdout
 
 
+@pytest.mark.spec("3.2-h", "3.5-a")
 def test_it_works_from_a_subdirectory(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     (repo / "sub").mkdir()
     agent = claude_script([summary("DONE")])
@@ -432,20 +479,26 @@ def test_a_repository_named_in_the_environment_is_not_taken_for_this_one(
     assert len(commits(other)) == 1
 
 
+@pytest.mark.spec("1.8-e")
 def test_repo_works_in_a_clone_and_never_pushes(
     repo: Path, tmp_path: Path, world: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
     goal = write_goal(tmp_path, name="The Answer.md")
     before = git(repo, "for-each-ref")
-    claude_script([write("answer.txt", "42\n"), summary("DONE")])
+    agent = claude_script([write("answer.txt", "42\n"), summary("DONE")])
 
     done = ralph("run", goal, "--repo", repo, cwd=tmp_path)
 
     assert done.exit_code == 0, done.stderr
     (clone,) = (world / "ralph" / "clones" / "local").glob("repo-*/the-answer")
+    assert agent.starts[0]["cwd"] == str(clone)
     assert git(clone, "branch", "--show-current") == "ralph/the-answer"
     assert commits(clone)[-1].trailers["Ralph-Goal"] == "the-answer"
     assert git(repo, "for-each-ref") == before
+    assert "not fetched" not in done.stdout, "it was made just now"
+    claude_script([summary("DONE")])
+    again = ralph("run", goal, "--repo", repo, "--fresh", cwd=tmp_path)
+    assert "ralph uses the existing clone as it is" in again.stdout
     assert f"git -C {clone} push origin ralph/the-answer" in done.stdout
 
 
@@ -466,6 +519,7 @@ def test_an_agent_that_switches_branches_is_brought_back(repo: Path, ralph: Ralp
     assert "switched branches" in agent.heard[1]
 
 
+@pytest.mark.spec("1.4.2-b")
 def test_json_prints_the_journaled_events_and_nothing_else(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -484,7 +538,8 @@ def test_json_prints_the_journaled_events_and_nothing_else(
     assert ended["cost_usd"] == pytest.approx(0.02)
     assert ended["context_pct"] == pytest.approx(0.1, abs=0.1)
     assert done.events[-1] | {"seq": 0, "at": ""} == {
-        "seq": 0, "at": "", "type": "run_ended", "exit_code": 0, "reason": "done (unproven: no check)", "proven": False,
+        "seq": 0, "at": "", "type": "run_ended", "exit_code": 0, "reason": "done (not verified: there is no check)",
+        "proven": False,
     }  # fmt: skip
     usage = done.events_of("usage")[-1]["usage"]
     assert usage["cost_usd"] == pytest.approx(0.02)
@@ -514,7 +569,7 @@ def test_quiet_prints_only_the_end(ralph: Ralph, claude_script: ClaudeScript) ->
     done = ralph("run", "goal.md", "--quiet")
 
     assert "chatter" not in done.stdout
-    assert "done (unproven: no check)" in done.stdout
+    assert "done (not verified: there is no check)" in done.stdout
 
 
 def test_hostile_output_cannot_reach_the_terminal(ralph: Ralph, claude_script: ClaudeScript) -> None:
@@ -526,6 +581,7 @@ def test_hostile_output_cannot_reach_the_terminal(ralph: Ralph, claude_script: C
     assert "\\x1b]0;owned" in done.stdout
 
 
+@pytest.mark.spec("3.5-q", "3.6-fgh", "3.15-c")
 def test_garbage_lines_are_kept_and_they_and_absurd_costs_change_nothing(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript
 ) -> None:
@@ -541,9 +597,12 @@ def test_garbage_lines_are_kept_and_they_and_absurd_costs_change_nothing(
     assert all(line in log for line in garbage)
     assert result(repo)["cost_usd"] == pytest.approx(0.01)
     said = [event["text"] for event in done.events_of("text") if "total_cost_usd" in event["text"]]
-    assert said == ["the agent reports a wrong figure, total_cost_usd: -5 is no amount of dollars: it does not count"]
+    assert said == [
+        "the agent reports a wrong figure, total_cost_usd: -5 is not an amount of dollars; ralph ignores it"
+    ]
 
 
+@pytest.mark.spec("1.4.3-c")
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -563,7 +622,7 @@ def test_a_signal_ends_the_session_and_the_next_start_goes_on(
         running.send(number)
         assert running.wait().exit_code == code
     assert result(repo)["exit_code"] == code
-    assert [commit.subject for commit in commits(repo)] == ["start", "ralph: iteration 1"]
+    assert [commit.subject for commit in commits(repo)] == ["start", "ralph 1/50: first step"]
 
     done = ralph("run", "goal.md")
 
@@ -573,16 +632,20 @@ def test_a_signal_ends_the_session_and_the_next_start_goes_on(
     assert "half.txt" in git(repo, "show", "--name-only", "--format=")
 
 
+@pytest.mark.spec("1.8-b")
+@pytest.mark.spec("3.1-b", "3.4-cdfgh", "3.5-q", "3.8-ab", "3.10-b", "3.11-e", "3.15-d")
 def test_windows_and_run_directory_have_their_shapes(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
-    claude_script([summary("one")], [summary("DONE")])
+    agent = claude_script([summary("one")], [summary("DONE")])
 
     ralph("run", "goal.md", "--max-cost", "5", "--max-iterations", "7")
 
     assert state(repo, "budget.json") == {
         "total_cost_usd": 0.02, "max_cost_usd": 5.0, "iterations": 2, "max_iterations": 7,
     }  # fmt: skip
+    assert len({raw_events(log)[0]["session_id"] for log in raw_logs(repo)}) == 2, "each iteration is a fresh session"
+    assert not any({"--continue", "--resume"} & set(start["argv"]) for start in agent.starts)
     session = state(repo, "claude-session.json")
-    assert session.keys() == {"planner_session_id", "coder_session_id", "updated_at"}
+    assert session.keys() == {"planner_session_id", "coder_session_id", "scout_session_id", "updated_at"}
     assert session["coder_session_id"] == raw_events(raw_logs(repo)[-1])[0]["session_id"]
     directory = run_directory(repo)
     progress = [json.loads(line) for line in (directory / "progress.jsonl").read_text().splitlines()]

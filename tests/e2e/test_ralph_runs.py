@@ -25,6 +25,8 @@ from tests.support.waiting import wait_until
 COMMIT = "git -c user.name=x -c user.email=x@y commit --quiet --message"
 
 
+@pytest.mark.spec("1.7.3-a")
+@pytest.mark.spec("3.8-h")
 @pytest.mark.long
 def test_twenty_goals_over_three_repositories(batch: Batch, tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
@@ -150,13 +152,11 @@ def test_what_the_agent_leaves_undone_under_a_green_check_goes_to_the_next_attem
 
     assert finished.exit_code == 0, finished.stdout + finished.stderr
     assert [goal["attempts"] for goal in batch.goals().values()] == [1, 4]
-    reasons = [
-        event.partition("to be tried again: ")[2] for event in finished.stdout.splitlines() if "again: " in event
-    ]
+    reasons = [event.partition("will retry: ")[2] for event in finished.stdout.splitlines() if "retry: " in event]
     assert reasons == [
         "conflicts with main: notes",
-        "conflict markers are left in notes",
-        "adds what looks like a secret: id_rsa",
+        "unresolved conflict markers in notes",
+        "adds a file that looks like a secret: id_rsa",
     ]
     assert git(upstream, "show", "main:notes") == "First\nQuick\nSlow"
     assert "id_rsa" not in git(upstream, "log", "--name-only", "--format=", "main")
@@ -165,7 +165,7 @@ def test_what_the_agent_leaves_undone_under_a_green_check_goes_to_the_next_attem
 def test_what_is_unproven_is_merged_when_that_is_wanted_and_the_agent_is_not_run_again(batch: Batch) -> None:
     """Whoever has no check is told before anything is spent."""
     upstream = batch.upstream(check="")
-    no_check = f"{upstream} has no .ralph/check on main: what its goals do is unproven, and not merged"
+    no_check = f"{upstream} has no .ralph/check on main: work cannot be proven, so it is not merged"
     batch.goal("bold", [[shell(f"echo >> {batch.root}/sessions"), write("bold.txt", "x"), says("DONE")]])
     first = batch.run(batch.root / "goals", "--repo", upstream)
     assert (first.exit_code, batch.states()) == (1, {"bold": "stuck"})
@@ -191,14 +191,14 @@ def test_a_repository_here_with_changes_takes_nothing_and_loses_nothing(batch: B
     refused = batch.run(goal, "--repo", mine)
 
     assert refused.exit_code == 1
-    assert f"{mine} has main checked out, and changes in notes.txt" in refused.stdout
+    assert f"{mine} has main checked out with changes in notes.txt" in refused.stdout
     assert batch.states() == {"first": "stuck"}
     assert (mine / "notes.txt").read_text() == "Mine, and more.\n"
     with batch.runs.start("work", "--json", cwd=batch.root) as worker:
         assert batch.runs("retry", "first", cwd=batch.root).exit_code == 0
         worker.wait_for("stuck")
         wait_until(batch.cautions, "the caution")
-        assert "changes in notes.txt: nothing is merged there" in batch.cautions()[0]
+        assert "changes in notes.txt: commit or stash them, merges wait" in batch.cautions()[0]
         commit_all(mine, "more")
         assert batch.runs("retry", "first", cwd=batch.root).exit_code == 0
         worker.wait_for("done")
@@ -265,3 +265,32 @@ def test_a_red_check_is_said_on_the_screen_in_the_history_and_to_the_next_attemp
     ]
     (remark,) = batch.show("red")["comments"]
     assert "three of four pass" in remark["text"]
+
+
+def test_what_refuses_a_run_before_it_begins_is_told_with_its_way_out(batch: Batch) -> None:
+    batch.upstream(files={".ralph/config.toml": "failures = 0\n"})
+    finished = batch.run(batch.goal("refused", wrote("refused"), repo="upstream"))
+
+    assert finished.exit_code == 1
+    assert batch.states() == {"refused": "stuck"}
+    assert "invalid settings" in batch.show("refused")["reason"]
+    assert "failures: '0' is not a whole number above zero" in batch.show("refused")["reason"]
+    hint = "to change one in your configuration: ralph config set KEY VALUE, then ralph-runs retry g1"
+    assert hint in finished.stdout
+
+
+def test_the_hint_of_a_fault_is_shown_where_no_run_began(batch: Batch) -> None:
+    """One fault is the worker's own, before it starts a run; the other ends `ralph run` before its first session."""
+    upstream = batch.upstream(check="", files={".ralph/config.toml": "require_check = true\n"})
+    batch.goal("mine", wrote("mine"), branch="main")
+    batch.goal("bare", wrote("bare"))
+
+    finished = batch.run(batch.root / "goals", "--repo", upstream)
+
+    assert finished.exit_code == 1
+    assert batch.states() == {"mine": "stuck", "bare": "stuck"}
+    ids = {name: goal["id"] for name, goal in batch.goals().items()}
+    mine, bare = ids["mine"], ids["bare"]
+    assert f"give the goal a branch of its own, then ralph-runs retry {mine}" in finished.stdout
+    assert f"write .ralph/check, or pass one with --check, then ralph-runs retry {bare}" in finished.stdout
+    assert batch.show("bare")["reason"] == "this run requires a check, and there is none"

@@ -93,8 +93,8 @@ def test_no_content_makes_it_fail(ralph: Ralph, tmp_path: Path, name: str, as_js
 @pytest.mark.parametrize(
     ("args", "cause"),
     [
-        (["nonesuch.log"], "nonesuch.log: No such file or directory"),
-        (["."], ".: Is a directory"),
+        (["nonesuch.log"], "cannot read nonesuch.log: No such file or directory"),
+        (["."], "cannot read .: Is a directory"),
         (["README.md", "--transcript", "klaude"], "--transcript klaude: no such transcript"),
     ],
 )
@@ -132,7 +132,10 @@ def test_a_full_disk_is_said(ralph: Ralph, tmp_path: Path, args: list[str]) -> N
     (tmp_path / "log").write_text("hello\n" * 10_000)
     with Path("/dev/full").open("wb") as full:
         told = subprocess.run(command(str(tmp_path / "log"), *args), stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (told.returncode, told.stderr.splitlines()[0]) == (1, "error: stdout: No space left on device")
+    assert (told.returncode, told.stderr.splitlines()[0]) == (
+        1,
+        "error: cannot write to stdout: No space left on device",
+    )
 
 
 def test_a_line_is_told_before_the_next_one_comes(tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ def run_claude(request: pytest.FixtureRequest, ralph: Ralph, bin_dir: Path, worl
     return run
 
 
+@pytest.mark.spec("1.4.1-ab", "1.4.2-f", "1.6-c")
+@pytest.mark.spec("2.1-b")
+@pytest.mark.spec("3.1-a", "3.5-d", "3.15-a")
 def test_three_iterations_to_a_proven_done(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     write_goal(repo)
     write_check(repo)
@@ -72,7 +75,11 @@ def test_three_iterations_to_a_proven_done(repo: Path, run_claude: ClaudeRun, me
     first, *iterations = commits(repo)
     assert found["base"] == first.sha
     assert found["head"] == iterations[-1].sha
-    assert [commit.subject for commit in iterations] == [f"ralph: iteration {n}" for n in (1, 2, 3)]
+    assert [commit.subject for commit in iterations] == [
+        "ralph 1/50: claims DONE",
+        "ralph 2/50: It said 41; it says 42 now",
+        "ralph 3/50: claims DONE",
+    ]
     assert [commit.trailers["Ralph-Verdict"] for commit in iterations] == ["DONE", "CONTINUE", "DONE"]
     assert [commit.trailers["Ralph-Iteration"] for commit in iterations] == ["1", "2", "3"]
     assert len({commit.trailers["Ralph-Run"] for commit in iterations}) == 1
@@ -90,7 +97,7 @@ def test_three_iterations_to_a_proven_done(repo: Path, run_claude: ClaudeRun, me
         "total_cost_usd": pytest.approx(spent, abs=1e-12),
         "max_cost_usd": None,
         "iterations": 3,
-        "max_iterations": None,
+        "max_iterations": 50,
     }
     assert found["cost_usd"] == pytest.approx(spent, abs=1e-12)
     assert state(repo, "claude-session.json")["coder_session_id"] == raw_events(logs[-1])[0]["session_id"]
@@ -102,6 +109,9 @@ def test_three_iterations_to_a_proven_done(repo: Path, run_claude: ClaudeRun, me
     assert any("not 42 but: 41" in words for words in second_prompt)
 
 
+@pytest.mark.spec("1.1.1-b")
+@pytest.mark.spec("3.2-d")
+@pytest.mark.spec("4.1.4-c")
 @pytest.mark.long
 def test_the_invocation_reaches_the_model_as_configured(
     repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages
@@ -122,6 +132,7 @@ def test_the_invocation_reaches_the_model_as_configured(
     assert started[0]["session_id"] == done.events_of("iteration_started")[0]["session_id"]
 
 
+@pytest.mark.spec("1.4.4-a")
 @pytest.mark.long
 def test_corrections_on_the_open_stdin(repo: Path, run_claude: ClaudeRun, messages_api: ServeMessages) -> None:
     write_goal(repo)
@@ -229,7 +240,7 @@ def test_a_denied_tool_counts_the_verdict_first_and_then_blocks(
 
     assert done.exit_code == 6, done.stdout + done.stderr
     assert "permission denied: Write" in done.stdout
-    assert commits(repo)[-1].subject == "ralph: iteration 1"
+    assert commits(repo)[-1].subject == "ralph 1/50: I may not write"
 
 
 @pytest.mark.long

@@ -46,6 +46,7 @@ def environment(ralph: Ralph, world: Path, api: ResponsesApi) -> dict[str, str]:
     return codex_env(world / "home", api.url) | {"PATH": ralph.env["PATH"]}
 
 
+@pytest.mark.spec("2.1-a", "2.12-a")
 def test_a_goal_is_proven_after_a_false_claim_was_refused(
     repo: Path, run_codex: CodexRun, responses_api: ServeResponses
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_prompt_that_holds_the_marker_is_no_claim(
     assert [event["verdict"] for event in done.events_of("iteration_ended")] == ["CONTINUE"]
 
 
+@pytest.mark.spec("2.1-j")
 @pytest.mark.long
 def test_retries_of_codex_itself_and_of_ralph_are_counted_to_the_token(
     repo: Path, run_codex: CodexRun, responses_api: ServeResponses

@@ -45,6 +45,7 @@ every_process = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.spec("2.1-e", "2.3-ae")
 @every
 def test_a_false_claim_is_refused_and_a_true_one_proven(repo: Path, play: Play) -> None:
     """Told by stdin, with its raw logs kept, and nothing left running of what a session has started."""
@@ -77,6 +78,7 @@ def test_a_false_claim_is_refused_and_a_true_one_proven(repo: Path, play: Play) 
         assert [f"This is iteration {number}." in prompts[number - 1] for number in (1, 2, 3)] == [True] * 3
 
 
+@pytest.mark.spec("2.4-b")
 @pytest.mark.parametrize(
     "play",
     [member if member == "custom, RTF1" else pytest.param(member, marks=pytest.mark.long) for member in CAST],
@@ -145,6 +147,7 @@ HOSTILE = b"\n".join(
 )
 
 
+@pytest.mark.spec("2.6-d")
 @every_process
 def test_hostile_lines_are_survived_and_claim_nothing(repo: Path, play: Play) -> None:
     staged = play.stage([Noise(HOSTILE), Go("Nothing yet.")], [Noise(HOSTILE), Write("answer.txt", "42\n"), Claim()])

@@ -145,7 +145,7 @@ def test_three_goals_at_once_exceed_the_budget_by_no_more_than_one_call_each(
         assert tokens <= api.ledger.tokens.total <= tokens + len(NAMES) * USAGE.total
     (said,) = done.events_of("budget")
     assert said["text"].startswith(f"--max-{limited}: ")
-    assert "at the next start, which has a budget of its own" in said["text"]
+    assert "goals continue at the next start, with a new budget" in said["text"]
     goals = batch.goals()
     assert {goal["state"] for goal in goals.values()} == {"queued"}
     assert {goal["attempts"] for goal in goals.values()} == {0}, "nobody pays for it with an attempt"
@@ -222,7 +222,7 @@ def test_time_that_is_over_ends_the_batch_as_a_signal_does(batch: Batch) -> None
     over = batch.run(goal, "--repo", upstream, "--max-time", "6s")
 
     assert over.exit_code == 4, over.stdout + over.stderr
-    assert "--max-time: 6.0s have passed" in over.stdout
+    assert "--max-time: 6.0s used" in over.stdout
     assert (batch.states(), batch.goals()["slow"]["attempts"]) == ({"slow": "queued"}, 0)
     (batch.root / "later").touch()
     again = batch.run(goal, "--repo", upstream, "--max-time", "1h")
@@ -235,18 +235,18 @@ def test_a_worker_that_serves_a_queue_ends_by_its_time_also_where_nothing_is_lef
 ) -> None:
     """The command that goes on has every flag that is about the whole queue.
 
-    Else who copies it works without a budget, or merges what was to be a pull request.
+    Otherwise whoever copies it works without a budget, or leaves unproven work unmerged.
     """
     ears = listening(tmp_path / "ears")
     url = f"sqlite:///{tmp_path / 'other queue'}.sqlite"
-    flags = "--max 3 --max-cost 0.5 --max-tokens 9000 --max-time 1s --merge pr --merge-unproven"
+    flags = "--max 3 --max-cost 0.5 --max-tokens 9000 --max-time 1s --merge-unproven"
 
     over = batch.runs("work", *flags.split(), "--db", url, cwd=batch.root, env=ears.env)
 
     assert over.exit_code == 4, over.stdout + over.stderr
-    assert "--max-time: 1.0s have passed: stopping; nothing is left to do" in over.stdout
-    again = f"go on, with a new budget: ralph-runs work {flags} --db '{url}'"
-    assert over.stdout.splitlines()[-1] == f"--max-time: 1.0s have passed; {again}"
+    assert "--max-time: 1.0s used: stopping; nothing more to do" in over.stdout
+    again = f"continue with a new budget: ralph-runs work {flags} --db '{url}'"
+    assert over.stdout.splitlines()[-1] == f"--max-time: 1.0s used; {again}"
     assert [notice["next"] for notice in ears.heard] == [again]
 
 
@@ -278,8 +278,8 @@ def test_that_the_budget_will_not_do_is_said_as_soon_as_it_can_be_told(
     assert ended.exit_code == 4, ended.stdout + ended.stderr
     spent = agent.total_cost / len(agent.starts)
     (note,) = [event["text"] for event in ended.events_of("note")]
-    assert note.startswith(f"--max-cost will probably not do: 1 goal left: about ${spent:.2f}, ")
-    assert note.endswith("by 3 that are done")
+    assert note.startswith(f"--max-cost is probably not enough: 1 goal left: about ${spent:.2f}, ")
+    assert note.endswith("estimated from 3 done")
 
 
 @pytest.mark.long
@@ -307,7 +307,7 @@ def test_the_last_words_say_what_was_used_until_all_had_ended(batch: Batch, clau
     words = f"--max-tokens: {used:,} of {limit:,} tokens used"
     last = done.events[-1]
     assert (last["type"], last["exit_code"], last["waiting"]) == ("summary", 4, 0)
-    assert last["over"] == f"{words}; go on, with a new budget: ralph-runs run --max 3 --max-tokens {limit}"
+    assert last["over"] == f"{words}; continue with a new budget: ralph-runs run --all --max 3 --max-tokens {limit}"
     assert {goal["reason"] for goal in goals} == {words}
 
 
@@ -330,7 +330,7 @@ def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch, ralph_ru
 
     assert ended.exit_code == 0, ended.stdout + ended.stderr
     (note,) = [event for event in ended.events_of("note") if "--max-time" in event["text"]]
-    told = "custom names no cost and no tokens: --max-cost and --max-tokens cannot hold it; --max-time can"
+    told = "--max-cost and --max-tokens can't be enforced: custom doesn't report cost or tokens. Use --max-time instead"
     assert note["text"] == told
     assert ended.events.index(note) < ended.events.index(ended.events_of("iteration")[0]), "before anything is spent"
     assert "id" not in note, "it is about all goals of this agent: a dashboard that is left says it again"
@@ -338,7 +338,7 @@ def test_an_agent_that_does_not_say_what_it_uses_is_named(batch: Batch, ralph_ru
 
     batch.run(batch.goal("scripted", wrote("scripted")), "--repo", upstream)
     listed = ralph_runs("list").stdout.splitlines()
-    assert {line.split()[2]: line.split()[4] for line in listed[1:4]} == {
+    assert {line.split()[2]: line.split()[listed[0].split().index("cost")] for line in listed[1:4]} == {
         "silent": "unknown",
         "silent-too": "unknown",
         "scripted": "$0.00",

@@ -37,7 +37,7 @@ def test_a_quota_that_one_goal_meets_holds_back_its_account_alone(
         assert batch.runs("add", met, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
         said = worker.wait_for("waiting")["text"]
         assert said.startswith("usage-limit")
-        assert "no goal for claude is started before" in said
+        assert "no goal on claude starts before" in said
         assert batch.runs("add", held, other, "--repo", upstream, "--queue", cwd=batch.root).exit_code == 0
         assert worker.wait_for("done")["name"] == "other"
         assert [event["name"] for event in worker.events if event["type"] == "started"] == ["met", "other"]
@@ -65,11 +65,11 @@ def test_a_quota_is_told_once_until_an_iteration_has_ended_with_the_command_that
         for count in (1, 2, 3):
             worker.wait_for("waiting", count=count)
             wait_until(lambda: bool(ears.heard), "the notice")
-            assert ears.heard[-1]["next"] == f"have it try now: ralph-runs wake g1 --db {db}"
+            assert ears.heard[-1]["next"] == f"try again now: ralph-runs wake g1 --db {db}"
             wait_until(lambda: batch.runs("wake", "g1", "--db", db, cwd=batch.root).exit_code == 0, "the bulletin")
         ended = worker.wait()
     assert ended.exit_code == 0, ended.stdout + ended.stderr
-    assert all("; no goal for claude is started before " in event["text"] for event in ended.events_of("waiting"))
+    assert all("; no goal on claude starts before " in event["text"] for event in ended.events_of("waiting"))
     assert ears.events == ["quota", "quota", "done"], "the second of them after an iteration"
 
 
@@ -91,11 +91,11 @@ def test_a_quota_that_resets_after_max_time_ends_the_batch_at_once_and_nobody_pa
     assert len(agent.starts) <= 2, "one for each slot; the limit that one met is everybody's"
     goals = batch.goals()
     assert {(goal["state"], goal["attempts"]) for goal in goals.values()} == {("queued", 0)}
-    assert "nothing can go on within --max-time" in done.stdout
-    assert "no goal for claude is started before" in done.stdout
+    assert "no goal can continue within --max-time" in done.stdout
+    assert "no goal on claude starts before" in done.stdout
     assert sorted(ears.events) == ["budget", "quota"]
     (budget,) = [notice for notice in ears.heard if notice["event"] == "budget"]
-    assert "no goal for claude is started before" in budget["text"]
+    assert "no goal on claude starts before" in budget["text"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_an_account_that_is_refused_is_said_with_what_to_do_and_who_waits(
     assert len(agent.starts) == 1
     assert words in done.stdout
     assert "ralph-runs retry g1" in done.stdout
-    assert "g3 second             not started: claude refuses us, see g1" in done.stdout
+    assert "g3 second             not started: claude rejects our requests, see g1" in done.stdout
     assert "g4 third              waits for g3 (second), which is queued" in done.stdout
     assert batch.goals()["second"]["attempts"] == 0
     assert "see g1" in batch.show("second")["reason"]
@@ -157,7 +157,7 @@ def test_a_batch_that_has_spent_its_budget_stops_and_goes_on_with_a_higher_one(
     assert first.exit_code == 4, first.stdout + first.stderr
     assert [(notice["event"], notice["goal"], notice["exit_code"]) for notice in ears.heard] == [("budget", "", 4)]
     assert ears.heard[0]["text"].startswith("--max-cost: $1.")
-    assert ears.heard[0]["next"] == "go on, with a new budget: ralph-runs run --max 1 --max-cost 1"
+    assert ears.heard[0]["next"] == "continue with a new budget: ralph-runs run --all --max 1 --max-cost 1"
     assert "of $1.00 spent: stopping" in first.stdout
     assert batch.states() == {"dear": "queued", "late": "queued"}
     assert batch.goals()["dear"]["attempts"] == 0

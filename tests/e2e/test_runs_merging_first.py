@@ -26,7 +26,7 @@ def test_no_attempt_starts_while_proven_work_waits_for_its_merge(batch: Batch) -
     upstream = batch.upstream(check=held_merges(batch))
     elsewhere = batch.upstream("elsewhere")
     goals = [batch.goal(name, wrote(name), repo="upstream", priority=9) for name in ("one", "two", "three")]
-    with batch.start(*goals, "--max", "1") as running:
+    with batch.start("--all", *goals, "--max", "1") as running:
         proven(batch, running, 2)
         other = batch.goal("other", wrote("other"), repo="elsewhere")
         assert batch.runs("add", other, "--queue", cwd=batch.root).exit_code == 0

@@ -1,4 +1,4 @@
-"""Many goals that are done at the same moment, and somebody else who pushes meanwhile: main takes one after the other.
+"""Many goals done at the same moment, and somebody else who pushes meanwhile: main takes one after the other.
 
 The check itself keeps the book: which tree it judged, and where. What is on main must stand there to the bit.
 """

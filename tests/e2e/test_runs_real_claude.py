@@ -1,4 +1,4 @@
-"""Four goals at once in clones of their own, each worked on by the real Claude Code, against one scripted model."""
+"""Four goals at once in clones of their own, each worker: the real Claude Code, against one scripted model."""
 
 from __future__ import annotations
 

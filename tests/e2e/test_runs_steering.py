@@ -61,7 +61,8 @@ def test_what_is_tried_again_knows_what_went_wrong_and_counts_anew(batch: Batch)
     assert (first.exit_code, batch.states(), batch.goals()["ill"]["attempts"]) == (1, {"ill": "stuck"}, 4)
     cured.touch()
     batch.runs("comment", "ill", "try the other way", cwd=batch.root)
-    assert batch.runs("retry", "ill", cwd=batch.root).stdout == "g1 ill: queued\n"
+    again = batch.runs("retry", "ill", cwd=batch.root).stdout
+    assert again == "g1 ill: queued\nthe queue has no worker; start one with: ralph-runs run --all\n"
 
     second = batch.run()
 
@@ -88,7 +89,7 @@ def test_each_way_to_merge_leaves_main_alone_and_says_where_the_work_is(batch: B
     assert git(upstream, "branch", "--format=%(refname:short)").split() == ["main", "ralph/branch", "ralph/pr"]
     assert git(upstream, "show", "ralph/branch:texts/branch.txt") == "Fine."
     assert batch.show("branch")["reason"] == "pushed as ralph/branch"
-    assert "propose it on its host: from ralph/pr to main" in batch.show("pr")["reason"]
+    assert "open a pull request on its host: from ralph/pr to main" in batch.show("pr")["reason"]
     kept, mirror = batch.show("none")["reason"].removeprefix("kept as ").split(" in ")
     assert git(Path(mirror), "show", f"{kept}:texts/none.txt") == "Fine."
 
@@ -100,7 +101,7 @@ def test_a_pull_request_is_made_by_the_hosts_program_or_its_command_is_said(batc
     first = batch.goal("first", wrote("first"))
     done = batch.run(first, "--repo", address, "--merge", "pr")
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert "propose it with: gh pr create --repo=github.example/me/site" in batch.show("first")["reason"]
+    assert "open a pull request with: gh pr create --repo=github.example/me/site" in batch.show("first")["reason"]
 
     heard = batch.root / "heard"
     program = bin_dir / "gh"
@@ -109,7 +110,7 @@ def test_a_pull_request_is_made_by_the_hosts_program_or_its_command_is_said(batc
     second = batch.goal("second", wrote("second"))
     done = batch.run(second, "--repo", address, "--merge", "pr")
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert "proposed as https://github.example/me/site/pull/7" in batch.show("second")["reason"]
+    assert "pull request https://github.example/me/site/pull/7" in batch.show("second")["reason"]
     said = heard.read_text().splitlines()
     assert said[:2] == ["pr", "create"]
     assert {"--head=ralph/second", "--base=main", "--title=second"} <= set(said)

@@ -97,7 +97,7 @@ def test_a_signal_saves_everything_and_charges_nothing(batch: Batch, ledger: Led
         running.send(number)
         finished = running.wait()
     assert finished.exit_code == SIGNALS[number], finished.stdout + finished.stderr
-    assert finished.stdout.splitlines()[-1] == "go on with: ralph-runs run --max 2"
+    assert finished.stdout.splitlines()[-1] == "continue with: ralph-runs run --all --max 2"
     require_gone(started)
     for goal in batch.goals().values():
         assert (goal["state"], goal["attempts"]) == ("queued", 0), goal
@@ -167,7 +167,7 @@ def hook(batch: Batch, upstream: Path, name: str) -> Path:
 def _at_its_merge(batch: Batch) -> bool:
     """Whether its worker tells of a goal as being merged, and no longer of its attempt, whose time would go on."""
     told = batch.bulletin()
-    return told is not None and len(told.merging) == 1 and not told.sights
+    return told is not None and len(told.merging) == 1 and not told.statuses
 
 
 @pytest.mark.long
@@ -272,12 +272,12 @@ def test_kill_9_while_pushing(batch: Batch, ledger: Ledger, moment: str) -> None
         running.send(signal.SIGKILL)
         running.wait()
     with batch.start() as running:  # whoever pushed may still be at it
-        wait_until(lambda: "goes on: the last worker was cut off" in running.stdout, "the next worker to begin")
+        wait_until(lambda: "continues: its last worker was interrupted" in running.stdout, "the next worker to begin")
         hold.unlink()
         finished = running.wait()
     assert finished.exit_code == 0, finished.stdout + finished.stderr
     if moment == "post-receive":
-        assert "was merged to main already" in finished.stdout
+        assert "already merged to main" in finished.stdout
     require_merged_once(batch, ledger, ["one"])
     assert len(ledger.lines) == 2, "the agent was started again"
 
@@ -414,7 +414,7 @@ def test_a_goal_that_is_added_meanwhile_is_worked_on(batch: Batch, ledger: Ledge
         running.send(signal.SIGTERM)
         finished = running.wait()
     assert finished.exit_code == 143
-    assert "go on with" not in finished.stdout, "nothing is left"
+    assert "continue with" not in finished.stdout, "nothing is left"
     require_merged_once(batch, ledger, names)
 
 
@@ -495,7 +495,7 @@ def test_a_remote_that_goes_away(batch: Batch, ledger: Ledger) -> None:
     batch.upstream("near")
     with git_daemon(batch.root) as daemon:
         batch.goal("far", ledger.writes("far", 1, seconds=0), repo=daemon.url("far.git"))
-        with batch.start(batch.root / "goals", "--max", "2") as running:
+        with batch.start(batch.root / "goals", "--all", "--max", "2") as running:
             slow.wait()
             daemon.stop()
             slow.go_on()

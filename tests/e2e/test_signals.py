@@ -41,6 +41,7 @@ def goal(repo: Path) -> Path:
     return write_goal(repo)
 
 
+@pytest.mark.spec("3.5-m")
 def test_the_first_ctrl_c_is_soft(repo: Path, tmp_path: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script(
         [summary("one")], [bill(cost=0.5), write("half.txt", "half"), spawn(tmp_path / "pid", "setsid"), hang()]
@@ -57,12 +58,13 @@ def test_the_first_ctrl_c_is_soft(repo: Path, tmp_path: Path, ralph: Ralph, clau
     assert (last["type"], last["subtype"]) == ("result", "error_during_execution"), "the agent could say goodbye"
     assert [event["type"] for event in raw_events(raw_logs(repo)[-1])].count("control_response") == 1
     assert result(repo)["cost_usd"] == pytest.approx(0.01 + 0.5)
-    assert [commit.subject for commit in commits(repo)] == ["start", "ralph: iteration 1"], "nothing half is committed"
+    assert [commit.subject for commit in commits(repo)] == ["start", "ralph 1/50: one"], "nothing half is committed"
     assert git(repo, "status", "--porcelain") == "?? goal.md\n?? half.txt"
     assert not is_alive(pid_in(tmp_path / "pid"))
     assert json.loads((run_directory(repo) / "run.json").read_text())["failed"] == 0, "nobody failed"
 
 
+@pytest.mark.spec("3.5-m")
 @pytest.mark.parametrize(
     "steps",
     [
@@ -103,7 +105,7 @@ def test_a_result_that_was_accepted_before_ctrl_c_is_committed(
         done = running.wait()
 
     assert done.exit_code == 130
-    assert commits(repo)[-1].subject == "ralph: iteration 1", "it was paid for, and it is finished"
+    assert commits(repo)[-1].subject == "ralph 1/50: one", "it was paid for, and it is finished"
     assert git(repo, "status", "--porcelain") == "?? goal.md"
 
 

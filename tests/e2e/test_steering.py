@@ -56,6 +56,7 @@ def fates(done: Finished) -> list[tuple[int, str]]:
 # Guidance
 
 
+@pytest.mark.spec("1.4.1-d")
 def test_guidance_reaches_the_next_session_and_its_receipt_is_tracked(
     repo: Path, ralph: Ralph, claude_script: ClaudeScript, gate: Path
 ) -> None:
@@ -65,11 +66,12 @@ def test_guidance_reaches_the_next_session_and_its_receipt_is_tracked(
         [summary("DONE")],
     )
     with in_session(ralph) as running:
+        assert [ralph(act).exit_code for act in ("pause", "resume")] == [0, 0], "these are no messages"
         told = ralph("tell", "use tabs,\nnot spaces")
         gate.touch()
         done = running.wait()
 
-    assert (told.exit_code, told.stdout) == (0, "guidance 1 for goal: the next session is told\n"), told
+    assert (told.exit_code, told.stdout) == (0, "guidance 1 for goal: the next session will read it\n"), told
     assert done.exit_code == 0, done
     assert ["not spaces" in prompt for prompt in agent.heard] == [False, True, False]
     assert fates(done) == [(1, "received"), (1, "acknowledged")]
@@ -111,7 +113,7 @@ def test_guidance_for_a_run_that_is_not_live_waits_for_its_next_start(
     claude_script([summary("One.")])
     assert ralph("run", "goal.md", "--max-iterations", "1").exit_code == 4
     told = ralph("tell", "goal.md", "now the index")
-    assert "its next start tells it" in told.stdout
+    assert "its next start will read it" in told.stdout
     agent = claude_script([summary("Guidance 1: yes.")])
 
     done = ralph("run", "goal.md", "--json", "--max-iterations", "2")
@@ -184,7 +186,7 @@ def test_a_claim_that_the_check_refutes_acknowledges_nothing(
         done = running.wait()
 
     assert ["never 43" in prompt for prompt in agent.heard] == [False, True, True]
-    assert fates(done) == [(1, "received"), (1, "unacknowledged"), (1, "acknowledged")]
+    assert fates(done) == [(1, "received"), (1, "unacknowledged"), (1, "dropped")], "a bare DONE is no receipt"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +264,7 @@ def test_a_session_does_not_steer_its_own_run(repo: Path, ralph: Ralph, claude_s
     ralph("run", "goal.md", "--max-iterations", "1")
 
     assert (repo / "said").read_text().rstrip().endswith("2")
-    assert "a session does not steer the run that holds it" in (repo / "said").read_text()
+    assert "an agent's session cannot control its own run" in (repo / "said").read_text()
 
 
 # Holding and ending
@@ -301,7 +303,7 @@ def test_a_run_stops_after_its_iteration_and_goes_on_later(
 
     assert (stopped.exit_code, done.exit_code) == (0, 130), done
     assert result(repo)["reason"] == "stopped by `ralph stop`"
-    assert [commit.subject for commit in commits(repo)] == ["start", "ralph: iteration 1"]
+    assert [commit.subject for commit in commits(repo)] == ["start", "ralph 1/50: One"]
     with in_session(ralph) as running:
         assert status(ralph)["asked"] == []
         later.touch()
@@ -363,7 +365,7 @@ def test_of_goals_with_one_name_that_is_meant_whose_file_is_named(
     with in_session(ralph, cwd=other) as running:
         for args in (["stop", "./goal.md"], ["stop", "goal"], ["pause", str(repo / "goal.md")]):
             refused = ralph(*args)
-            assert (refused.exit_code, "not under way" in refused.stderr) == (2, True), refused
+            assert (refused.exit_code, "is not live" in refused.stderr) == (2, True), refused
         assert ralph("tell", "goal", "for the one I stand in").exit_code == 0
         assert ralph("tell", str(other / "goal.md"), "for the other").exit_code == 0
         gate.touch()
@@ -388,10 +390,10 @@ def test_without_a_live_run_there_is_nothing_to_steer(ralph: Ralph, repo: Path, 
     ("args", "complaint"),
     [
         (["tell", "x"], "no run is live"),
-        (["tell", "nope", "x"], "there is no run of nope"),
-        (["tell", "goal", "  "], "nothing to tell"),
-        (["tell", "a", "b", "c"], "quote the text"),
-        (["tell", "x" * 10_001], "too many"),
+        (["tell", "nope", "x"], "there is no run for nope"),
+        (["tell", "goal", "  "], "the message is empty"),
+        (["tell", "a", "b", "c"], "put the message in quotes"),
+        (["tell", "x" * 10_001], "the message is too long"),
     ],
 )
 def test_guidance_that_cannot_be_given_is_refused(ralph: Ralph, args: list[str], complaint: str) -> None:
@@ -438,14 +440,14 @@ def test_the_status_of_a_run_tells_where_it_stands(
     assert "iteration 2 · in a session · Bash" in shown
     assert "The first step." in shown
     ended = status(ralph)
-    assert (ended["live"], ended["state"]) == (False, "done (unproven: no check) (exit 0)")
+    assert (ended["live"], ended["state"]) == (False, "done (not verified: there is no check) (exit 0)")
 
 
 def test_the_status_of_nothing_is_nothing(ralph: Ralph) -> None:
-    assert ralph("status").stdout == "no run is live, and none is known in this repository\n"
+    assert ralph("status").stdout == "no run is live, and this repository has no runs yet\n"
     assert ralph("status", "--json").stdout == "[]\n"
     refused = ralph("status", "nope")
-    assert (refused.exit_code, "no run of nope" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "no run for nope" in refused.stderr) == (2, True)
 
 
 def test_the_status_of_a_run_that_was_killed_says_so(
@@ -456,4 +458,4 @@ def test_the_status_of_a_run_that_was_killed_says_so(
         running.send(9)
         running.wait()
     entry = status(ralph)
-    assert (entry["live"], entry["state"]) == (False, "cut off; the same command goes on")
+    assert (entry["live"], entry["state"]) == (False, "interrupted; the same command continues it")

@@ -36,11 +36,13 @@ def test_a_run_that_does_the_same_for_ever_is_nudged_then_ended_with_a_dossier(
     done = ralph("run", "goal.md", "--max-iterations", "30")
 
     assert done.exit_code == 5, done
-    assert result(repo)["reason"] == "stalled: 6 iterations came to the same"
+    assert result(repo)["reason"] == "stalled: the last 6 iterations changed nothing"
     assert len(agent.starts) == 7
     nudges = [line for line in done.stdout.splitlines() if "no progress" in line]
-    assert nudges == [f"note       no progress in {idle} iterations; the next session is told" for idle in (3, 4, 5)]
-    nudged = ["came to the same" in prompt for prompt in agent.heard]
+    assert nudges == [
+        f"note       no progress in {idle} iterations; telling the next session to change course" for idle in (3, 4, 5)
+    ]
+    nudged = ["made no progress" in prompt for prompt in agent.heard]
     assert nudged == [False, False, False, False, True, True, True]
     dossier = (run_directory(repo) / "dossier.md").read_text()
     cost, logs = format_money(result(repo)["cost_usd"]), str(run_directory(repo) / "logs")
@@ -48,6 +50,19 @@ def test_a_run_that_does_the_same_for_ever_is_nudged_then_ended_with_a_dossier(
         assert said in dossier, dossier
     assert ".ralph/runs/goal/dossier.md" in done.stdout, "the last lines name it, and the way on"
     assert "ralph tell goal" in done.stdout
+
+
+def test_a_dossier_that_cannot_be_written_costs_neither_the_result_nor_its_exit_code(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([run(f"mkdir -p {run_directory(repo)}/dossier.md"), summary("nothing")])
+
+    done = ralph("run", "goal.md", "--json", "--max-iterations", "9", env={"RALPH_STALL_AFTER": "1"})
+
+    assert done.exit_code == 5, done
+    assert (result(repo)["exit_code"], result(repo)["ending"]) == (5, "stalled")
+    assert any(note.startswith("cannot write the dossier: ") for note in notes(done))
+    assert [event["exit_code"] for event in done.events_of("run_ended")] == [5]
 
 
 @pytest.mark.long
@@ -72,7 +87,7 @@ def test_a_check_that_cannot_run_is_not_paid_for_again_and_again(
 
     assert done.exit_code == 6, done
     assert len(agent.starts) == 2
-    assert result(repo)["reason"].startswith("blocked: the check cannot run: ")
+    assert result(repo)["reason"].startswith("blocked: your check can't run: ")
     assert "no-such-judge" in result(repo)["reason"]
     assert "ralph check" in done.stdout
 
@@ -217,7 +232,7 @@ def test_an_agent_in_words_closes_with_it(repo: Path, ralph: Ralph, words: str) 
     done = ralph("run", "goal.md", "--agent-cmd", f"printf '{words}'", "--max-iterations", "5")
 
     assert done.exit_code == 6, done
-    assert result(repo)["reason"].startswith("blocked: the agent says: need the key")
+    assert result(repo)["reason"].startswith("blocked: the agent reports: need the key")
     assert len(commits(repo)) == 1 + 2
 
 

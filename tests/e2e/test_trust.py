@@ -116,7 +116,7 @@ def test_a_check_that_the_goal_newly_names_needs_the_users_word(
     done = ralph("run", "goal.md")
 
     assert done.exit_code == 2
-    assert "the run began with the check '.ralph/check'; now it would be 'true'" in done.stderr
+    assert "the run started with the check '.ralph/check', not 'true'" in done.stderr
     assert ralph("run", "goal.md", "--check", "true").exit_code == 0
 
 
@@ -141,7 +141,7 @@ def test_an_agent_that_resets_the_branch_does_not_drop_an_iteration(
 
     assert ralph("run", "goal.md").exit_code == 0
     assert [commit.trailers.get("Ralph-Iteration") for commit in commits(repo)] == [None, "1", "2", "3"]
-    assert "moved the branch off its last commit; that was undone" in agent.heard[2]
+    assert "moved the branch off its last commit; ralph undid that" in agent.heard[2]
 
 
 @pytest.mark.long
@@ -154,7 +154,7 @@ def test_a_detached_head_stays_detached_where_the_work_is(
     assert ralph("run", "goal.md").exit_code == 0
     assert git(repo, "log", "main", "-1", "--format=%s") == "start"
     assert git(repo, "branch", "--show-current") == ""
-    assert git(repo, "log", "-1", "--format=%s") == "ralph: iteration 1"
+    assert git(repo, "log", "-1", "--format=%s") == "ralph 1/50: claims DONE"
 
 
 @pytest.mark.long
@@ -173,7 +173,7 @@ def test_a_refused_second_start_does_not_move_the_first_ones_branch(
 
 def test_a_state_directory_inside_the_repository_is_refused(repo: Path, ralph: Ralph, agent_free: None) -> None:
     done = ralph("run", "goal.md", env={"RALPH_DIR": str(repo / "state")})
-    assert (done.exit_code, "lies in the repository itself" in done.stderr) == (2, True)
+    assert (done.exit_code, "is inside the repository" in done.stderr) == (2, True)
     assert not (repo / "state").exists()
 
 
@@ -195,18 +195,18 @@ def test_an_agent_that_deletes_git_is_a_clear_failure(repo: Path, ralph: Ralph, 
     done = ralph("run", "goal.md")
 
     assert done.exit_code == 1
-    assert "is no git repository any more" in done.stderr
+    assert "is no longer a git repository" in done.stderr
     assert result(repo)["exit_code"] == 1
 
 
 def test_without_git_that_is_said(ralph: Ralph, bin_dir: Path, agent_free: None) -> None:
     (bin_dir / "python3").symlink_to(sys.executable)
     done = ralph("run", "goal.md", env={"PATH": str(bin_dir)})
-    assert (done.exit_code, "git was not found" in done.stderr) == (2, True)
+    assert (done.exit_code, "cannot find git" in done.stderr) == (2, True)
     (bin_dir / "git").write_bytes(b"\x7fELF, but no program")
     (bin_dir / "git").chmod(0o755)
     done = ralph("run", "goal.md", env={"PATH": str(bin_dir)})
-    assert (done.exit_code, "git cannot be started: Exec format error" in done.stderr) == (2, True)
+    assert (done.exit_code, "cannot start git: Exec format error" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_what_the_agent_left_in_progress_does_not_bar_or_endanger_the_run(
     )
 
     assert ralph("run", "goal.md", "--max-iterations", "3").exit_code == 4
-    assert f"The session left `git {operation}` unfinished; that was undone" in agent.heard[2]
+    assert f"The session left `git {operation}` unfinished; ralph undid that" in agent.heard[2]
     abort = subprocess.run(["git", operation, "--abort"], cwd=repo, capture_output=True)
     assert abort.returncode != 0, "there is nothing left that could be aborted"
     assert ralph("run", "goal.md").exit_code == 0
@@ -393,8 +393,8 @@ def test_what_the_agent_had_in_progress_when_ralph_was_killed_is_ended_at_the_ne
     done = when_free(ralph, *flags)
 
     assert done.exit_code == 0, done
-    assert f"ended `git {operation}`, which the session that was cut off had left unfinished" in flattened(done.stdout)
-    assert "An earlier session was cut off" in agent.heard[2]
+    assert f"ended a `git {operation}` that an interrupted session left unfinished" in flattened(done.stdout)
+    assert "An earlier session was interrupted" in agent.heard[2]
     assert git(repo, "branch", "--show-current") == "main"
     made = git(repo, "log", "--first-parent", "--reverse", "--format=%(trailers:key=Ralph-Iteration,valueonly)")
     assert made.split() == ["1", "2"]
@@ -430,7 +430,7 @@ def test_a_secret_that_the_agent_itself_committed_is_said(
 
     done = ralph("run", "goal.md", "--json")
 
-    said = "the agent itself committed what looks like a secret: .env"
+    said = "the agent committed a file that looks like a secret: .env"
     assert done.exit_code == 0
     assert [event["text"] for event in done.events_of("text") if "secret" in event["text"]] == [said]
     assert said in agent.heard[1]
@@ -450,7 +450,7 @@ def test_a_secret_that_was_committed_while_ralph_was_killed_is_said(
 
     done = when_free(ralph)
 
-    said = "committed since the last iteration, and looks like a secret: .env"
+    said = "committed since the last iteration (looks like a secret): .env"
     assert done.exit_code == 0
     assert flattened(done.stdout).count("looks like a secret") == 1
     assert said in flattened(done.stdout)

@@ -30,11 +30,15 @@ def the_map(repo: Path) -> str:
 
 
 def everything(repo: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file and link of the repository with its mode: the tree, and git's own index, refs, hooks and settings."""
+    """Every file and link of the repository with its mode: the tree, and git's own index, refs, hooks and settings.
+
+    Less what ralph itself shows of the session, and the lines that keep this out of commits.
+    """
     found: dict[str, tuple[int, bytes]] = {}
     for path in repo.rglob("*"):
         state = path.lstat()
-        if not stat.S_ISDIR(state.st_mode):
+        shown = path.parent.match(".ralph/state") or path.match(".git/info/exclude")
+        if not stat.S_ISDIR(state.st_mode) and not shown:
             content = os.fsencode(path.readlink()) if stat.S_ISLNK(state.st_mode) else path.read_bytes()
             found[str(path.relative_to(repo))] = (state.st_mode, content)
     return found
@@ -45,12 +49,14 @@ def clones(world: Path) -> list[Path]:
     return list((world / "ralph").glob("runs/*/.understand/clone"))
 
 
+@pytest.mark.spec("2.1-f")
+@pytest.mark.spec("3.7-c")
 def test_the_map_is_written_and_given_to_later_workers(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
     agent = claude_script([summary(THE_MAP)], [summary("DONE")])
     done = ralph("understand")
     assert done.exit_code == 0, done.stdout + done.stderr
     assert the_map(repo) == THE_MAP + "\n"
-    assert "result     the map is .ralph/codebase-map.md, 7 lines" in done.stdout
+    assert "result     wrote .ralph/codebase-map.md (7 lines)" in done.stdout
     assert git(repo, "status", "--porcelain") == "?? .ralph/"
     assert len(commits(repo)) == 1
 
@@ -71,6 +77,7 @@ def test_a_scout_that_writes_the_map_itself_may(repo: Path, ralph: Ralph, claude
     assert the_map(repo) == THE_MAP + "\n"
 
 
+@pytest.mark.spec("2.1-f")
 def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     codex = make_agent(bin_dir, "codex", [shell("echo x > junk"), say(json.dumps({"summary": THE_MAP * 200}))])
     done = ralph("understand", "--agent", "codex", "--json")
@@ -85,6 +92,7 @@ def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> No
     assert done.events[-1]["type"] == "run_ended"
 
 
+@pytest.mark.spec("2.1-f")
 @pytest.mark.parametrize("transcript", ["plain", pytest.param("rtf1", marks=pytest.mark.long)])
 def test_any_command_can_scout(repo: Path, ralph: Ralph, tmp_path: Path, transcript: str) -> None:
     agent = tmp_path / "agent"
@@ -220,9 +228,9 @@ def test_the_cost_is_counted_over_retries(repo: Path, ralph: Ralph, bin_dir: Pat
     ("args", "code", "said"),
     [
         (["--agent", "nobody"], 2, "'nobody' is not one of"),
-        pytest.param(["--quiet", "--verbose"], 2, "contradict", marks=pytest.mark.long),
+        pytest.param(["--quiet", "--verbose"], 2, "cannot be combined", marks=pytest.mark.long),
         pytest.param(["--agent-cmd", "no-such-program"], 6, "was not found", marks=pytest.mark.long),
-        ([], 6, "the agent `claude` was not found on PATH"),
+        ([], 6, "cannot find the agent: `claude` is not on PATH"),
     ],
 )
 def test_bad_usage_is_refused_with_nothing_written(
@@ -277,7 +285,7 @@ def test_the_scout_sees_the_repository_as_the_user_has_it(
     assert words[:5] == ["not", "committed", "untracked", "new.txt", "."]
     assert words[-1] == "runs"
     assert {"gone.txt", "debug.log", ".env"}.isdisjoint(words)
-    assert "not shown to the scout (looks like a secret): .env\n" in done.stdout
+    assert "hidden from the scout (looks like a secret): .env\n" in done.stdout
     assert not clones(world)
 
 
@@ -387,7 +395,7 @@ def test_a_second_one_at_once_is_refused(repo: Path, ralph: Ralph, claude_script
         running.send(2)
         running.wait()
     assert [done.exit_code for done in refused] == [2, 2]
-    assert all("another run works in this repository: goal ralph understand" in done.stderr for done in refused)
+    assert all("another run is using this repository: goal ralph understand" in done.stderr for done in refused)
 
 
 def test_two_work_trees_of_a_repository_can_be_mapped_at_once(
@@ -447,8 +455,8 @@ def test_a_copy_of_an_older_ralph_is_the_users_to_remove(
     assert (journal / "before-2" / "tree" / "README.md").exists()
     said = {" ".join(done.stderr.split()) for done in refused}
     assert len(said) == 1
-    assert f"as they were, they are in {journal}/before-2/tree" in said.copy().pop()
-    subprocess.run(said.pop().rpartition("remove the old files: ")[2].split(), check=True)
+    assert f"the original files are in {journal}/before-2/tree" in said.copy().pop()
+    subprocess.run(said.pop().rpartition("remove the copy: ")[2].split(), check=True)
     assert ralph("understand").exit_code == 0
     assert ralph("run", "goal.md").exit_code == 0
 
@@ -480,7 +488,7 @@ def test_what_cannot_be_read_is_not_shown_and_said(
     done = ralph("understand", under=without_rights)
     (repo / "folder").chmod(0o700)
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert "not shown to the scout (cannot be copied): closed.txt, folder/file\n" in done.stdout
+    assert "hidden from the scout (cannot be copied): closed.txt, folder/file\n" in done.stdout
 
 
 def test_a_repository_that_cannot_be_written_is_refused_at_once(
@@ -491,7 +499,7 @@ def test_a_repository_that_cannot_be_written_is_refused_at_once(
     done = ralph("understand", under=without_rights)
     repo.chmod(0o700)
     assert (done.exit_code, agent.starts) == (2, [])
-    assert f"{repo} cannot be written: the map is to be {repo}/.ralph/codebase-map.md" in " ".join(done.stderr.split())
+    assert f"cannot write {repo}/.ralph/codebase-map.md: {repo} is not writable" in " ".join(done.stderr.split())
     assert not (world / "ralph").exists()
 
 

@@ -29,6 +29,8 @@ def run_custom(ralph: Ralph, command: str, *args: str) -> Finished:
     return ralph("run", "goal.md", "--json", "--agent-cmd", command, "--max-iterations", "2", *args)
 
 
+@pytest.mark.spec("2.5-m")
+@pytest.mark.spec("3.10-c")
 @pytest.mark.parametrize("transcript", ["plain", pytest.param("rtf1", marks=pytest.mark.long)])
 def test_an_agent_that_echoes_its_prompt_claims_nothing(
     repo: Path, ralph: Ralph, tmp_path: Path, transcript: str
@@ -64,6 +66,7 @@ QUOTES = (
 """Ways to mention the marker. The fence comes last, so that it cannot hide the others."""
 
 
+@pytest.mark.spec("2.5-m")
 def test_a_quoted_marker_is_no_claim(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     """If any of the eight counted as a claim, the first iteration would end the run."""
     write_goal(repo)
@@ -74,6 +77,7 @@ def test_a_quoted_marker_is_no_claim(repo: Path, ralph: Ralph, tmp_path: Path) -
     assert result(repo)["iterations"] == 2
 
 
+@pytest.mark.spec("2.1-c", "2.2-d", "2.15-c")
 def test_the_promise_is_a_claim_that_the_check_decides(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     write_check(repo)
@@ -89,6 +93,7 @@ def test_the_promise_is_a_claim_that_the_check_decides(repo: Path, ralph: Ralph,
     assert [commit.body.splitlines()[0] for commit in commits(repo)[1:]] == ["I wrote it.", "I wrote it."]
 
 
+@pytest.mark.spec("2.3-a")
 def test_the_prompt_can_be_had_in_a_file(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     agent = shell_agent(tmp_path / "agent", f'test -z "$(cat)" && cat "$2" > {tmp_path}/seen && echo "{PROMISE}"\n')
@@ -99,6 +104,7 @@ def test_the_prompt_can_be_had_in_a_file(repo: Path, ralph: Ralph, tmp_path: Pat
     assert (run_directory(repo) / "prompt.md").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.spec("2.3-b")
 @pytest.mark.long
 def test_a_command_is_found_from_where_the_user_stands(repo: Path, ralph: Ralph) -> None:
     """As the README says it; and the agent itself is started in the repository's root."""
@@ -119,7 +125,7 @@ def test_a_session_that_the_user_stopped_is_no_iteration(repo: Path, ralph: Ralp
     """An agent may leave in peace when it is told to: what it had begun is not finished for that."""
     write_goal(repo)
     agent = shell_agent(
-        tmp_path / "agent", "trap 'exit 0' INT\ncat > /dev/null\necho I begin.\ntouch half\nsleep 60 & wait\n"
+        tmp_path / "agent", "trap 'exit 0' INT\ncat > /dev/null\ntouch half\necho I begin.\nsleep 60 & wait\n"
     )
     with ralph.start("run", "goal.md", "--json", "--agent-cmd", agent) as running:
         running.wait_for("text")
@@ -156,7 +162,7 @@ def test_an_agent_that_says_nothing_has_done_no_iteration(repo: Path, ralph: Ral
     done = run_custom(ralph, shell_agent(tmp_path / "agent", "cat > /dev/null\n"), "--max-iterations", "1")
     assert done.exit_code == 4
     assert [event["end"] for event in done.events_of("session_ended")] == ["no-result", "no-result"]
-    assert "said nothing" in done.events_of("session_ended")[0]["reason"]
+    assert "printed nothing" in done.events_of("session_ended")[0]["reason"]
     assert len(commits(repo)) == 1
 
 
@@ -180,6 +186,7 @@ def test_a_claim_of_an_agent_that_then_fails_is_none(repo: Path, ralph: Ralph, t
     assert {event["end"] for event in done.events_of("session_ended")} == {"crashed"}
 
 
+@pytest.mark.spec("2.1-k", "2.8-e", "2.13-d", "2.18-ghi")
 def test_ten_lines_of_rtf1_give_plan_actions_and_report(repo: Path, ralph: Ralph, tmp_path: Path) -> None:
     write_goal(repo)
     write_check(repo)
@@ -198,7 +205,7 @@ def test_ten_lines_of_rtf1_give_plan_actions_and_report(repo: Path, ralph: Ralph
     args = ("run", "goal.md", "--agent-cmd", agent, "--max-iterations", "2")
 
     rich = ralph(*args, "--transcript", "rtf1")
-    plain = ralph(*args)
+    plain = ralph(*args, "--fresh")
 
     assert (rich.exit_code, plain.exit_code) == (0, 0), rich.stdout + plain.stdout
     for label in ("PLAN       write the file, then look", "ACTIONS    shell", "REPORT     1,801 tokens"):
@@ -237,6 +244,17 @@ def test_a_codex_that_does_not_keep_to_the_schema_is_corrected_by_resuming_it(
     assert result(repo)["tokens"] == 3 * (any_agent.INPUT + any_agent.OUTPUT)
     assert len(list((run_directory(repo) / "logs" / "codex").glob("*.ndjson"))) == 1
     assert commits(repo)[-1].body.startswith("Fixed.\n")
+
+
+@pytest.mark.spec("2.7-f", "2.13-e")
+def test_a_claude_that_prints_rtf1_is_read_as_such(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
+    write_goal(repo)
+    thought = json.dumps({"type": "text", "tag": "THINK", "text": "a plan"})
+    shell_agent(bin_dir / "claude", f"cat > /dev/null\necho '@@RALPH@@ {thought}'\necho '{PROMISE}'\n")
+    done = ralph("run", "goal.md", "--json", "--agent", "claude", "--transcript", "rtf1", "--no-check")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert done.events_of("run_started")[0]["transcript"] == "rtf1"
+    assert ("THINK", "a plan") in [(event["tag"], event["text"]) for event in done.events_of("text")]
 
 
 @pytest.mark.long
@@ -298,6 +316,7 @@ def test_a_missing_command_is_blocked(repo: Path, ralph: Ralph) -> None:
     assert "'no-such-agent' was not found" in done.stderr
 
 
+@pytest.mark.spec("2.2-a")
 def test_tokens_that_nobody_told_are_unknown_and_no_limit_on_them_holds(
     repo: Path, ralph: Ralph, tmp_path: Path
 ) -> None:
@@ -305,7 +324,7 @@ def test_tokens_that_nobody_told_are_unknown_and_no_limit_on_them_holds(
     agent = shell_agent(tmp_path / "agent", f"cat > /dev/null; echo '{PROMISE}'\n")
     done = ralph("run", "goal.md", "--agent-cmd", agent, "--max-cost", "1")
     assert done.exit_code == 0
-    assert "read as plain, this agent reports no usage: limits on cost and tokens never hold" in done.stdout
+    assert "--max-cost and --max-tokens can't be enforced: a plain transcript has no usage" in done.stdout
     assert "cost unknown · tokens unknown" in done.stdout
     assert (result(repo)["tokens"], result(repo)["cost_usd"]) == (None, None)
     assert commits(repo)[-1].trailers["Ralph-Tokens"] == "unknown"
@@ -314,6 +333,7 @@ def test_tokens_that_nobody_told_are_unknown_and_no_limit_on_them_holds(
 PRICES = '["gpt-6.1"]\ninput = 2.0\noutput = 10.0\n'
 
 
+@pytest.mark.spec("2.16-be")
 def test_dollars_come_from_the_users_own_table(repo: Path, ralph: Ralph, bin_dir: Path) -> None:
     write_goal(repo)
     (repo / ".ralph").mkdir()
@@ -331,6 +351,7 @@ def test_dollars_come_from_the_users_own_table(repo: Path, ralph: Ralph, bin_dir
     assert "$0.0025" in done.stdout
 
 
+@pytest.mark.spec("2.2-b", "2.16-d")
 @pytest.mark.parametrize("args", [pytest.param([], marks=pytest.mark.long), ["--model", "gpt-6.2"]])
 def test_without_a_price_no_dollars_are_named_and_that_is_said(
     repo: Path, ralph: Ralph, bin_dir: Path, args: list[str]
@@ -341,7 +362,7 @@ def test_without_a_price_no_dollars_are_named_and_that_is_said(
     make_agent(bin_dir, "codex", [say(json.dumps({"summary": "DONE"}))])
     done = ralph("run", "goal.md", "--agent", "codex", "--no-check", "--max-cost", "1", *args)
     assert done.exit_code == 0, done.stdout + done.stderr
-    assert "--max-cost holds only if the agent tells its cost, or .ralph/pricing.toml a price for " in done.stdout
+    assert "--max-cost needs a cost from the agent, or a price for " in done.stdout
     assert result(repo)["cost_usd"] is None
     assert "$0" not in done.stdout.split("── iteration")[1]
 

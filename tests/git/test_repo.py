@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import RepoError, UsageError
-from ralph.core.run import Deed, Undone
+from ralph.core.progress import TaskProgress
+from ralph.core.run import Trespass, Undone
 from ralph.git.address import clone_path
 from ralph.git.command import succeeded
 from ralph.git.repo import clone, open_repo, require_branch_name
@@ -280,7 +281,7 @@ def test_head_is_put_back_and_the_files_stay(repo: Path) -> None:
     write(repo, "work")
     git(repo, "checkout", "--quiet", "-b", "elsewhere")
     found = open_repo(repo)
-    assert found.hold("main", None).undone == (Undone(Deed.SWITCHED),)
+    assert found.hold("main", None).undone == (Undone(Trespass.SWITCHED_BRANCH),)
     assert (found.branch(), (repo / "work").exists()) == ("main", True)
     assert found.hold("main", None).undone == ()
 
@@ -301,7 +302,7 @@ def test_a_run_on_no_branch_holds_none(repo: Path) -> None:
 
 def test_a_head_that_was_detached_is_put_back(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "--detach")
-    assert open_repo(repo).hold("main", None).undone == (Undone(Deed.SWITCHED),)
+    assert open_repo(repo).hold("main", None).undone == (Undone(Trespass.SWITCHED_BRANCH),)
 
 
 @pytest.mark.parametrize("branch", ["side", "ralph/speed"])
@@ -320,14 +321,14 @@ def test_a_branch_of_a_repository_without_commits_is_only_named(tmp_path: Path) 
 
 @pytest.mark.parametrize("branch", ["", "-x", "a..b", "with space", "a~1", "--orphan"])
 def test_what_is_no_branch_name_is_refused(branch: str) -> None:
-    with pytest.raises(UsageError, match="is not a branch name"):
+    with pytest.raises(UsageError, match="is not a valid branch name"):
         require_branch_name(branch)
 
 
 def test_a_branch_name_is_judged_outside_a_repository_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     require_branch_name("ralph/speed")
-    with pytest.raises(UsageError, match="is not a branch name"):
+    with pytest.raises(UsageError, match="is not a valid branch name"):
         require_branch_name("a..b")
 
 
@@ -462,7 +463,7 @@ def test_a_branch_that_was_deleted_is_made_again_where_it_was(repo: Path) -> Non
     git(repo, "switch", "--quiet", "-c", "elsewhere")
     git(repo, "branch", "--quiet", "-D", "main")
     found = open_repo(repo)
-    assert found.hold("main", tip).undone == (Undone(Deed.SWITCHED),)
+    assert found.hold("main", tip).undone == (Undone(Trespass.SWITCHED_BRANCH),)
     found.commit_all("step", repo / "goal.md")
     assert git(repo, "rev-parse", "main~1") == tip
 
@@ -489,7 +490,7 @@ def test_a_branch_that_was_reset_is_put_back_on_its_last_commit(repo: Path) -> N
     tip = commit_all(repo, "an iteration")
     git(repo, "reset", "--quiet", "--hard", "HEAD~1")
     found = open_repo(repo)
-    assert found.hold("main", tip).undone == (Undone(Deed.MOVED),)
+    assert found.hold("main", tip).undone == (Undone(Trespass.MOVED_BRANCH),)
     assert git(repo, "rev-parse", "main") == tip
 
 
@@ -560,7 +561,7 @@ def test_what_the_agent_left_in_progress_is_ended_and_the_work_stays(
 
     undone = found.hold("main", tip).undone
 
-    assert undone[0].words == f"left `git {operation}` unfinished"
+    assert undone[0] == Undone(Trespass.UNFINISHED_OPERATION, (operation,))
     assert (found.operation_in_progress(), found.branch(), found.head()) == ("", "main", tip)
     if operation != "rebase":  # that one had moved HEAD, with which the status compares
         assert git(forked, "status", "--porcelain") == left[0]
@@ -583,7 +584,7 @@ def test_what_a_rebase_had_put_aside_is_kept_in_the_stash(forked: Path) -> None:
 def test_a_rebase_that_is_broken_is_ended_too(repo: Path) -> None:
     (repo / ".git" / "rebase-merge").mkdir()
     found = open_repo(repo)
-    assert found.hold("main", found.head()).undone == (Undone(Deed.UNFINISHED, ("rebase",)),)
+    assert found.hold("main", found.head()).undone == (Undone(Trespass.UNFINISHED_OPERATION, ("rebase",)),)
     assert found.operation_in_progress() == ""
 
 
@@ -728,7 +729,7 @@ def test_a_secret_that_was_committed_and_taken_back_is_not_named(repo: Path) -> 
     write(repo, ".env")
     commit_all(repo, "theirs")
     held = open_repo(repo).hold("main", tip)
-    assert (held.undone, held.secrets) == ((Undone(Deed.MOVED),), ())
+    assert (held.undone, held.secrets) == ((Undone(Trespass.MOVED_BRANCH),), ())
 
 
 def test_the_last_iteration_stays_on_the_line_of_first_parents(repo: Path) -> None:
@@ -741,7 +742,7 @@ def test_the_last_iteration_stays_on_the_line_of_first_parents(repo: Path) -> No
     git(repo, "merge", "--quiet", "--no-edit", "main")
     git(repo, "switch", "--quiet", "main")
     git(repo, "merge", "--quiet", "--ff-only", "other")
-    assert open_repo(repo).hold("main", tip).undone == (Undone(Deed.MOVED),)
+    assert open_repo(repo).hold("main", tip).undone == (Undone(Trespass.MOVED_BRANCH),)
     assert git(repo, "rev-parse", "main") == tip
 
 
@@ -757,10 +758,10 @@ def test_a_lock_that_a_git_makes_while_its_end_is_waited_for_is_cleared_as_well(
     (repo / ".git" / "index.lock").touch()
     with subprocess.Popen([program, "600"], cwd=repo) as git:
 
-        def pause(_: float) -> None:
+        def report(_: TaskProgress) -> None:
             (repo / ".git" / "HEAD.lock").touch()
             git.kill()
             git.wait()
 
-        assert open_repo(repo).clear_stale_locks(60, pause) == ["index.lock", "HEAD.lock"]
+        assert open_repo(repo).clear_stale_locks(60, report) == ["index.lock", "HEAD.lock"]
     assert not list((repo / ".git").glob("*.lock"))

@@ -17,36 +17,36 @@ from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.prefetch import Repositories
 from ralph.queue.store import open_store
-from ralph.queue.worker_state import AccountGate, WorkerKit, WorkerRules, WorkerState
+from ralph.queue.worker_state import AccountGate, WorkerContext, WorkerRules, WorkerState
 
 TEXT = "## Objective\nx\n"
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Iterator[WorkerKit]:
+def context(tmp_path: Path) -> Iterator[WorkerContext]:
     """A queue with three goals of one repository."""
     url = f"sqlite:///{tmp_path / 'runs.sqlite'}"
     store = open_store(url)
     assert store is not None
     names = ("one", "two", "three")
     store.submit([Submission(name, name, TEXT, f"/goals/{name}.md", "/repo") for name in names], State.QUEUED)
-    controls = WorkerState(1, lambda _: None)
-    yield WorkerKit(
+    state = WorkerState(1, lambda _: None)
+    yield WorkerContext(
         store=store,
         engine=DbosEngine(url),
-        premises=queue_paths(tmp_path, store.queue_id),
-        repositories=Repositories(lambda url: open_mirror(tmp_path, url), controls.wake),
+        paths=queue_paths(tmp_path, store.queue_id),
+        repositories=Repositories(lambda url: open_mirror(tmp_path, url), state.wake, state.task),
         gate=AccountGate(time.time),
-        controls=controls,
+        worker=state,
         rules=WorkerRules({}),
-        purse=BatchBudget(Budget(), store.goals()),
+        budget=BatchBudget(Budget(), store.goals()),
     )
     store.close()
 
 
-def test_no_goal_overtakes_another_while_their_repository_becomes_ready(kit: WorkerKit) -> None:
-    one, two, _ = kit.store.goals()
-    admission, repository = Admission(kit, "claude"), kit.repositories.known("/repo")
+def test_no_goal_overtakes_another_while_their_repository_becomes_ready(context: WorkerContext) -> None:
+    one, two, _ = context.store.goals()
+    admission, repository = Admission(context, "claude"), context.repositories.known("/repo")
     holds_back = admission.holding_back()
     assert holds_back(one)
     repository.ready = True  # its fetch ends here, in a thread of its own
@@ -54,21 +54,21 @@ def test_no_goal_overtakes_another_while_their_repository_becomes_ready(kit: Wor
     assert not admission.holding_back()(one)
 
 
-def test_no_goal_overtakes_another_while_their_account_is_woken(kit: WorkerKit) -> None:
-    one, two, _ = kit.store.goals()
-    admission = Admission(kit, "claude")
-    kit.repositories.known("/repo").ready = True
-    kit.gate.wait_for("claude", time.time() + 3600)
+def test_no_goal_overtakes_another_while_their_account_is_woken(context: WorkerContext) -> None:
+    one, two, _ = context.store.goals()
+    admission = Admission(context, "claude")
+    context.repositories.known("/repo").ready = True
+    context.gate.wait_for("claude", time.time() + 3600)
     holds_back = admission.holding_back()
     assert holds_back(one)
-    kit.gate.lift("claude")
+    context.gate.lift("claude")
     assert holds_back(two)
     assert not admission.holding_back()(one)
 
 
-def test_no_goal_overtakes_another_while_a_merge_loses_its_remote(kit: WorkerKit) -> None:
-    one, two, three = kit.store.goals()
-    admission, repository = Admission(kit, "claude"), kit.repositories.known("/repo")
+def test_no_goal_overtakes_another_while_a_merge_loses_its_remote(context: WorkerContext) -> None:
+    one, two, three = context.store.goals()
+    admission, repository = Admission(context, "claude"), context.repositories.known("/repo")
     is_behind = admission.behind_with_merges([two, three])
     assert is_behind(one)
     repository.remote_away = True

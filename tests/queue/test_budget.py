@@ -6,6 +6,7 @@ import pytest
 
 from ralph.core.limits import Limit, Limits
 from ralph.core.usage import Spend
+from ralph.dashboard.reasons import reason_line
 from ralph.queue.budget import BatchBudget, Share, share_of
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.news import Budget
@@ -23,42 +24,42 @@ class Clock:
 
 
 def test_what_goals_had_used_before_does_not_count() -> None:
-    purse = BatchBudget(Budget(1.0, 100), [goal(1, 5.0, 500)])
-    purse.note(1, Spend(5.25, 520))
-    purse.note(2, Spend(0.25, 10))
-    assert (purse.spent.cost_usd, purse.spent.tokens) == (0.5, 30)
-    assert purse.left == Budget(0.5, 70)
-    assert not purse.reached
+    batch = BatchBudget(Budget(1.0, 100), [goal(1, 5.0, 500)])
+    batch.note(1, Spend(5.25, 520))
+    batch.note(2, Spend(0.25, 10))
+    assert (batch.spent.cost_usd, batch.spent.tokens) == (0.5, 30)
+    assert batch.left == Budget(0.5, 70)
+    assert not batch.reached
 
 
 def test_what_a_start_finds_that_nobody_had_counted_is_not_charged_to_the_worker_that_finds_it() -> None:
-    purse = BatchBudget(Budget(1.0, 100), [goal(1, 5.0, 0)])
-    purse.found(1, Spend(5.5, 400))  # a session that was cut off with the last worker; a queue that counted no tokens
-    assert purse.left == Budget(1.0, 100)
-    purse.reckon([goal(1, 5.0, 0, State.RUNNING)])
-    purse.note(1, Spend(5.75, 420))
-    assert purse.left == Budget(0.75, 80)
-    purse.found(1, Spend(5.9, 430))  # at its second start: what this worker's own first one left uncounted
-    purse.reckon([goal(1, 6.0, 440)])
-    assert purse.left == Budget(0.5, 60)
+    batch = BatchBudget(Budget(1.0, 100), [goal(1, 5.0, 0)])
+    batch.found(1, Spend(5.5, 400))  # a session that was cut off with the last worker; a queue that counted no tokens
+    assert batch.left == Budget(1.0, 100)
+    batch.reckon([goal(1, 5.0, 0, State.RUNNING)])
+    batch.note(1, Spend(5.75, 420))
+    assert batch.left == Budget(0.75, 80)
+    batch.found(1, Spend(5.9, 430))  # at its second start: what this worker's own first one left uncounted
+    batch.reckon([goal(1, 6.0, 440)])
+    assert batch.left == Budget(0.5, 60)
 
 
 def test_what_is_lent_counts_from_what_was_found() -> None:
-    purse = BatchBudget(Budget(tokens=100), [goal(1)])
-    purse.lend(1)
-    purse.found(1, Spend(0.0, 5000))
-    assert purse.taken_by is None
-    purse.note(1, Spend(0.0, 5100))
-    assert purse.taken_by == 1
+    batch = BatchBudget(Budget(tokens=100), [goal(1)])
+    batch.lend(1)
+    batch.found(1, Spend(0.0, 5000))
+    assert batch.taken_by is None
+    batch.note(1, Spend(0.0, 5100))
+    assert batch.taken_by == 1
 
 
 def test_a_goal_at_work_may_have_said_more_than_the_queue_knows_and_one_that_has_ended_may_not() -> None:
-    purse = BatchBudget(Budget(1.0), [goal(1)])
-    purse.note(1, Spend(0.9, 9))
-    purse.reckon([goal(1, 0.5, 5, State.RUNNING)])
-    assert purse.spent.cost_usd == 0.9
-    purse.reckon([goal(1, 0.7, 7)])  # the agent's own figure, in the end
-    assert purse.spent.cost_usd == pytest.approx(0.7)
+    batch = BatchBudget(Budget(1.0), [goal(1)])
+    batch.note(1, Spend(0.9, 9))
+    batch.reckon([goal(1, 0.5, 5, State.RUNNING)])
+    assert batch.spent.cost_usd == 0.9
+    batch.reckon([goal(1, 0.7, 7)])  # the agent's own figure, in the end
+    assert batch.spent.cost_usd == pytest.approx(0.7)
 
 
 @pytest.mark.parametrize(
@@ -72,27 +73,27 @@ def test_a_goal_at_work_may_have_said_more_than_the_queue_knows_and_one_that_has
     ],
 )
 def test_what_is_used_up_is_said(budget: Budget, used: Spend, said: str) -> None:
-    purse = BatchBudget(budget, [])
-    purse.note(7, used)
-    assert purse.reached.line == said
+    batch = BatchBudget(budget, [])
+    batch.note(7, used)
+    assert reason_line(batch.reached) == said
 
 
 def test_time_is_counted_from_the_start_of_the_worker() -> None:
     clock = Clock()
-    purse = BatchBudget(Budget(seconds=60.0), [], clock)
+    batch = BatchBudget(Budget(seconds=60.0), [], clock)
     clock.now += 59.0
-    assert purse.left == Budget(seconds=1.0)
-    assert not purse.reached
+    assert batch.left == Budget(seconds=1.0)
+    assert not batch.reached
     clock.now += 1.0
-    assert purse.reached.line == "--max-time: 1m00s have passed"
+    assert reason_line(batch.reached) == "--max-time: 1m00s used"
 
 
 @pytest.mark.parametrize("budget", [Budget(cost_usd=1.0), Budget(tokens=100)])
 def test_only_a_goal_that_has_taken_all_alone_is_left_to_its_own_limit(budget: Budget) -> None:
     together = BatchBudget(budget, [])
     alone = BatchBudget(budget, [])
-    for purse in (together, alone):
-        assert purse.lend(1) == budget
+    for batch in (together, alone):
+        assert batch.lend(1) == budget
     together.lend(2)
     together.note(2, Spend(0.1, 10))
     together.note(1, Spend(0.9, 90))
@@ -135,6 +136,6 @@ def test_a_share_is_rounded_down_and_says_what_a_flag_can_say() -> None:
 
 
 def test_a_goal_that_comes_later_counts_whole() -> None:
-    purse = BatchBudget(Budget(1.0), [goal(1)])
-    purse.reckon([goal(1), replace(goal(2, 0.4, 4), state=State.DONE)])
-    assert purse.spent.cost_usd == pytest.approx(0.4)
+    batch = BatchBudget(Budget(1.0), [goal(1)])
+    batch.reckon([goal(1), replace(goal(2, 0.4, 4), state=State.DONE)])
+    assert batch.spent.cost_usd == pytest.approx(0.4)

@@ -1,4 +1,4 @@
-"""What goals that are left will probably take: a range, from those that are done, and nothing from too few of them."""
+"""What goals that are left will probably take: a range, from those done, and nothing from too few of them."""
 
 from collections.abc import Mapping
 
@@ -31,9 +31,9 @@ def queued(*numbers: int) -> list[BatchGoal]:
 
 
 def made(
-    goals: list[BatchGoal], slots: int = 1, sights: Mapping[int, GoalStatus] | None = None, now: float = 0.0
+    goals: list[BatchGoal], slots: int = 1, statuses: Mapping[int, GoalStatus] | None = None, now: float = 0.0
 ) -> Forecast:
-    found = forecast(goals, figures_of(goals), slots, sights, now)
+    found = forecast(goals, figures_of(goals), slots, statuses, now)
     assert found is not None
     return found
 
@@ -65,7 +65,7 @@ def test_an_agent_that_names_no_cost_is_foretold_by_its_tokens_and_its_time() ->
     found = made(free + queued(4))
     assert found.cost_usd is None
     assert found.tokens == Reach(1000, 1000, 1000)
-    assert found.words == "1 goal left: about 1,000 tokens, about 1m00s; by 3 that are done"
+    assert found.words == "1 goal left: about 1,000 tokens, about 1m00s; estimated from 3 done"
 
 
 @pytest.mark.parametrize(("slots", "minutes"), [(1, 12), (2, 6), (3, 6), (4, 3), (9, 3)])
@@ -84,11 +84,11 @@ def test_goals_that_come_after_each_other_take_their_time_however_many_slots_the
 
 def test_what_goals_at_work_have_used_is_not_still_to_come() -> None:
     goals = [*DONE, goal(4, State.RUNNING), goal(5, State.RUNNING), goal(6, State.QUEUED, after=(5,))]
-    sights = {
+    statuses = {
         4: GoalStatus(cost_usd=2.5, tokens=2500, started=1000.0),
         5: GoalStatus(cost_usd=9.0, tokens=9000, started=400.0),
     }
-    found = made(goals, 2, sights=sights, now=1060.0)
+    found = made(goals, 2, statuses=statuses, now=1060.0)
     assert found.cost_usd is not None
     assert found.cost_usd.about == pytest.approx(0.75 + 0.75 + 3.0), "none is done before it is: a quarter at least"
     assert found.seconds is not None
@@ -97,7 +97,7 @@ def test_what_goals_at_work_have_used_is_not_still_to_come() -> None:
 
 def test_goals_that_have_used_more_than_others_in_all_can_exceed_a_budget_too() -> None:
     goals = [*DONE, goal(4, State.RUNNING), goal(5, State.QUEUED, 9.0, 9000, 999.0)]
-    found = made(goals, 1, sights={4: GoalStatus(cost_usd=4.0, tokens=4000, started=10.0)}, now=510.0)
+    found = made(goals, 1, statuses={4: GoalStatus(cost_usd=4.0, tokens=4000, started=10.0)}, now=510.0)
     assert found.exceeds(Budget(1.4, 1400, 80.0)) == ("cost", "tokens", "time")
     assert found.exceeds(Budget(1.6, 1600, 100.0)) == ()
 
@@ -113,7 +113,7 @@ def test_a_budget_that_will_probably_not_do_is_named() -> None:
 def test_a_bulletin_tells_what_is_left_and_what_is_to_come() -> None:
     bulletin = Bulletin(
         at=1060.0, host="", pid=1, since=900.0, seconds=60.0, slots=1, budget=Budget(5.0, 1000, 90.0), spent_usd=4.0,
-        spent_tokens=2000, sights={4: GoalStatus(cost_usd=1.0, started=1000.0)},
+        spent_tokens=2000, statuses={4: GoalStatus(cost_usd=1.0, started=1000.0)},
     )  # fmt: skip
     assert left_of(bulletin) == Budget(1.0, 0, 30.0)
     found = foretold([goal(4, State.RUNNING)], figures_of(DONE), bulletin)
@@ -121,5 +121,5 @@ def test_a_bulletin_tells_what_is_left_and_what_is_to_come() -> None:
     assert found.exceeds(left_of(bulletin)) == ("cost", "tokens", "time")
     assert found.words == (
         "1 goal left: about $2.00 ($0.50 to $3.00), about 3,000 (1,500 to 4,000) tokens, about 2m00s (30s to 3m00s);"
-        " by 3 that are done"
+        " estimated from 3 done"
     )

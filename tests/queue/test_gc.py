@@ -405,23 +405,54 @@ def test_what_an_agent_usually_leaves_is_saved_and_the_clone_goes(
 @pytest.mark.parametrize(
     ("deed", "number", "why"),
     [
-        (nested, 0, "a repository of its own is in ignored/inner-0: its history may be nowhere else"),
-        (nested, 2, "a repository of its own is in .git/modules/inner-0: its history may be nowhere else"),
-        (bare_nested, 0, "a repository of its own is in ignored/bare-2: its history may be nowhere else"),
-        (cloned_nested, 1, "a repository of its own is in ignored/copy-2: its history may be nowhere else"),
-        (cloned_nested, 3, "a repository of its own is in ignored/copy-2: its history may be nowhere else"),
-        (cloned_nested, 4, "a repository of its own is in ignored/"),
-        (sha256_nested, 2, "a repository of its own is in ignored/long-0: its history may be nowhere else"),
-        (sha256_nested, 3, "a repository of its own is in ignored/long-0: its history may be nowhere else"),
-        (worktree, 0, "a further working tree of it is in "),
-        (worktree, 2, "a further working tree of it is in "),
-        (lose_branch, 0, "it has no branch ralph/speed"),
+        (nested, 0, "it contains another repository in ignored/inner-0, whose history may exist nowhere else"),
+        (nested, 2, "it contains another repository in .git/modules/inner-0, whose history may exist nowhere else"),
+        (bare_nested, 0, "it contains another repository in ignored/bare-2, whose history may exist nowhere else"),
+        (cloned_nested, 1, "it contains another repository in ignored/copy-2, whose history may exist nowhere else"),
+        (cloned_nested, 3, "it contains another repository in ignored/copy-2, whose history may exist nowhere else"),
+        (cloned_nested, 4, "it contains another repository in ignored/"),
+        (sha256_nested, 2, "it contains another repository in ignored/long-0, whose history may exist nowhere else"),
+        (sha256_nested, 3, "it contains another repository in ignored/long-0, whose history may exist nowhere else"),
+        (worktree, 0, "it has another worktree in "),
+        (worktree, 2, "it has another worktree in "),
+        (lose_branch, 0, "branch ralph/speed"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_saved_stays(scene: Scene, deed: Callable[[Scene, int], None], number: int, why: str) -> None:
     deed(scene, number)
     assert scene.clear()[What.CLONE].startswith(f"it is done, but {why}")
     assert scene.clone.exists()
+
+
+@pytest.mark.parametrize("place", [".gitignore", "deep/.gitattributes", ".git/index", ".git/info/exclude"])
+def test_a_pipe_that_git_would_wait_for_keeps_the_clone(scene: Scene, place: str) -> None:
+    work(scene.clone, {"b.txt": "b"})
+    pipe = scene.clone / place
+    pipe.parent.mkdir(exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    assert scene.clear()[What.CLONE] == f"it is done, but git would wait forever to read {place}"
+    assert pipe.exists()
+
+
+def test_a_pipe_goes_by_force_and_the_rest_is_saved(scene: Scene) -> None:
+    tip = work(scene.clone, {"b.txt": "b"})
+    (scene.clone / "deep").mkdir()
+    os.mkfifo(scene.clone / "deep" / ".gitignore")
+    (scene.clone / "deep" / "c.txt").write_text("not committed")
+    assert scene.unsaved() == {Obstacle.BLOCKING: ("deep/.gitignore",)}
+    assert scene.force()[What.CLONE] == ""
+    assert not scene.clone.exists()
+    assert tip in reachable(scene.mirror)
+    assert is_kept(scene.mirror, b"not committed")
+
+
+def test_a_socket_of_gits_and_a_pipe_that_git_passes_over_keep_nothing(scene: Scene) -> None:
+    with socket.socket(socket.AF_UNIX) as daemon, contextlib.chdir(scene.clone / ".git"):
+        daemon.bind("fsmonitor--daemon.ipc")
+    (scene.clone / "ignored").mkdir()
+    os.mkfifo(scene.clone / "ignored" / "pipe")
+    assert scene.clear()[What.CLONE] == ""
 
 
 def test_a_commit_that_is_broken_keeps_the_clone(scene: Scene) -> None:
@@ -498,7 +529,7 @@ def test_every_repository_in_a_clone_keeps_it(scene: Scene, tmp_path: Path, deed
     git(source, "tag", "v1")
     (scene.clone / "ignored").mkdir()
     deed(source, scene.clone / "ignored" / "lib")
-    why = "it is done, but a repository of its own is in ignored/lib: its history may be nowhere else"
+    why = "it is done, but it contains another repository in ignored/lib, whose history may exist nowhere else"
     assert scene.clear()[What.CLONE] == why
     assert scene.clone.exists()
 
@@ -506,19 +537,19 @@ def test_every_repository_in_a_clone_keeps_it(scene: Scene, tmp_path: Path, deed
 def test_so_does_a_copy_of_the_clone_in_itself(scene: Scene) -> None:
     """The mirror has its commits, but not what is staged or changed there."""
     fetched(scene.clone, scene.clone / "ignored" / "copy")
-    assert "a repository of its own is in ignored/copy: " in scene.clear()[What.CLONE]
+    assert "it contains another repository in ignored/copy, " in scene.clear()[What.CLONE]
 
 
 def test_so_does_a_repository_right_in_its_folder(scene: Scene) -> None:
     git(scene.clone, "init", "--quiet", "--bare", ".")
-    assert "a repository of its own is in .: " in scene.clear()[What.CLONE]
+    assert "it contains another repository in ., " in scene.clear()[What.CLONE]
 
 
 def test_so_does_a_store_of_git_lfs(scene: Scene) -> None:
     file = scene.clone / ".git" / "lfs" / "objects" / "ab" / "cd" / ("abcd" * 16)
     file.parent.mkdir(parents=True)
     file.write_text("large")
-    assert "a repository of its own is in .git/lfs: " in scene.clear()[What.CLONE]
+    assert "it contains another repository in .git/lfs, " in scene.clear()[What.CLONE]
 
 
 def test_folders_that_are_only_called_as_those_of_git_do_not(scene: Scene) -> None:
@@ -533,15 +564,15 @@ def test_all_reasons_are_said_and_of_many_things_a_few_are_named(scene: Scene) -
     (scene.clone / "a.txt").unlink()
     os.mkfifo(scene.clone / "a.txt")
     assert scene.clear()[What.CLONE] == (
-        "it is done, but it has no branch ralph/speed, or not all of its history; a repository of its own is in"
-        " ignored/a, ignored/b, ignored/c and 2 more: its history may be nowhere else; not committed: a.txt"
+        "it is done, but branch ralph/speed or part of its history is missing; it contains another repository in"
+        " ignored/a, ignored/b, ignored/c and 2 more, whose history may exist nowhere else; not committed: a.txt"
     )
 
 
 def test_a_folder_that_cannot_be_looked_into_keeps_the_clone(scene: Scene) -> None:
     """Here for the length of its path: nothing that is called by it can be opened."""
     deep = bury(scene.clone / "ignored")
-    assert scene.clear()[What.CLONE].startswith("it is done, but it cannot be looked into ignored/nnn")
+    assert scene.clear()[What.CLONE].startswith("it is done, but cannot read ignored/nnn")
     assert scene.clone.exists()
     shutil.rmtree(deep)
 
@@ -578,7 +609,7 @@ def test_nothing_that_an_agent_planted_runs(scene: Scene, tmp_path: Path) -> Non
         for hook in ("reference-transaction", "post-checkout", "post-index-change", "pre-auto-gc"):
             shutil.copy(trap, config.parent / "hooks" / hook)
     (scene.clone / "a.txt").write_text("changed\n")
-    assert "a repository of its own" in scene.clear()[What.CLONE]
+    assert "another repository" in scene.clear()[What.CLONE]
     shutil.rmtree(scene.clone / "ignored")
     assert scene.clear()[What.CLONE] == ""
     assert not (tmp_path / "ran").exists()
@@ -587,7 +618,7 @@ def test_nothing_that_an_agent_planted_runs(scene: Scene, tmp_path: Path) -> Non
 @pytest.mark.parametrize("state", [State.QUEUED, State.STUCK])
 def test_a_clone_that_is_still_needed_stays(base: Path, tmp_path: Path, state: State) -> None:
     scene = made(base, tmp_path, state)
-    assert scene.clear()[What.CLONE] == f"it is {state}: its next attempt goes on in it"
+    assert scene.clear()[What.CLONE] == f"it is {state}: its next attempt continues in it"
     assert scene.clone.exists()
     scene.store.close()
 
@@ -598,7 +629,7 @@ def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone(base: Path, tmp_pa
     (found,) = [each for each in clearing.survey() if each.what is What.CLONE]
     assert found.goes
     scene.store.retry(scene.goal)
-    assert clearing.remove(found, scene.claim) == "it was taken up again"
+    assert clearing.remove(found, scene.claim) == "it is in use again"
     assert scene.clone.exists()
     scene.store.close()
 
@@ -632,7 +663,7 @@ def test_half_made_directories_go_when_nobody_serves_the_queue(scene: Scene) -> 
     goals = {scene.clone.name: scene.goal}
     busy = {each.path: each for each in GarbageCollection(scene.place, goals, "process 7 on here").survey()}
     assert [path for path, each in busy.items() if each.goes] == [scene.clone, aside]
-    assert busy[half].why == busy[checkout].why == "process 7 on here serves the queue, and may be at it"
+    assert busy[half].why == busy[checkout].why == "process 7 on here works on the queue and may be using it"
     assert busy[half].size >= 10_000
     scene.clear()
     assert [path.exists() for path in (half, checkout, aside, stray)] == [False, False, False, True]
@@ -653,7 +684,7 @@ def test_what_a_queue_worker_that_has_begun_since_may_be_at_stays(scene: Scene) 
     (found,) = [each for each in clearing.survey() if each.what is What.CHECKOUT]
     assert found.goes
     with sole_worker(default_url(scene.place.ralph_dir)):
-        assert "a queue worker serves the queue by now" in clearing.remove(found, scene.claim)
+        assert "a worker has started on the queue" in clearing.remove(found, scene.claim)
         assert checkout.exists()
     assert clearing.remove(found, scene.claim) == ""
     assert list(scene.place.checkouts.iterdir()) == []
@@ -673,7 +704,7 @@ def test_a_clone_that_somebody_works_in_stays(scene: Scene) -> None:
         assert run.stdout is not None
         assert run.stdout.readline() == "\n"
         (found,) = [each for each in clearing.survey() if each.what is What.CLONE]
-        why = f"process {run.pid} on {socket.gethostname()} works in it"
+        why = f"process {run.pid} on {socket.gethostname()} is working in it"
         assert (before.goes, found.goes, found.why) == (True, False, why)
         assert clearing.remove(before, scene.claim) == why  # it has begun since
         assert scene.clone.exists()
@@ -693,8 +724,11 @@ def test_no_link_among_the_clones_is_followed(scene: Scene, tmp_path: Path) -> N
     (clones / f"{scene.clone.name}.broken-1").symlink_to(tmp_path / "nothing")
     scene.place.checkouts.symlink_to(documents)
     found = scene.clear()
-    assert (found[What.HALF], found[What.CHECKOUT]) == ("", "checkouts is a link: what is there may not be ralph's")
-    assert found[What.SET_ASIDE] == "it is done, but it is no directory"
+    assert (found[What.HALF], found[What.CHECKOUT]) == (
+        "",
+        "checkouts is a link: what it points to may not belong to ralph",
+    )
+    assert found[What.SET_ASIDE] == "it is done, but it is not a directory"
     assert [path.name for path in clones.iterdir()] == [f"{scene.clone.name}.broken-1"]
     assert (documents / "letter.txt").read_text() == "dear"
     assert documents.stat().st_mode & 0o777 == 0o755
@@ -763,7 +797,7 @@ def test_a_clone_that_was_made_shallow_goes_by_force_and_nothing_is_lost(base: P
     work(scene.clone, {"b.txt": "b"})
     tip = work(scene.clone, {"c.txt": "c"})
     (scene.clone / ".git" / "shallow").write_text(f"{tip}\n")
-    assert "not all of its history" in scene.clear()[What.CLONE]
+    assert "part of its history is missing" in scene.clear()[What.CLONE]
     assert scene.force()[What.CLONE] == ""
     assert tip in reachable(scene.mirror)
     scene.store.close()
@@ -781,7 +815,7 @@ def test_a_clone_with_a_gap_stays_if_the_mirror_cannot_take_the_rest_over(scene:
     loose.write_bytes(b"")
     with largest_file(1_000_000):
         why = scene.force()[What.CLONE]
-    assert why.startswith(f"its object {idea[:12]} cannot be saved in the mirror: ")
+    assert why.startswith(f"cannot save its object {idea[:12]} in the mirror: ")
     assert scene.clone.exists()
     assert scene.force()[What.CLONE] == "", "there is room again"
     assert idea in reachable(scene.mirror)
@@ -803,7 +837,7 @@ def test_what_has_come_since_the_user_agreed_keeps_the_clone(scene: Scene) -> No
     clearing = GarbageCollection(scene.place, {})
     (found,) = clearing.forced([scene.goal])
     nested(scene, 0)
-    why = "a repository of its own is in ignored/inner-0, ignored/inner-2: its history may be nowhere else"
+    why = "it contains another repository in ignored/inner-0, ignored/inner-2, whose history may exist nowhere else"
     assert clearing.remove(found, scene.claim, forced=True) == why
     assert scene.clone.exists()
     (found,) = clearing.forced([scene.goal])
@@ -815,7 +849,7 @@ def test_a_goal_that_is_tried_again_meanwhile_keeps_its_clone_from_force(base: P
     clearing = GarbageCollection(scene.place, {})
     (found,) = clearing.forced([scene.goal])
     scene.store.retry(scene.goal)
-    assert clearing.remove(found, scene.claim, forced=True) == "it was taken up again"
+    assert clearing.remove(found, scene.claim, forced=True) == "it is in use again"
     assert scene.clone.exists()
     scene.store.close()
 
@@ -839,7 +873,7 @@ def test_force_follows_no_link(scene: Scene, tmp_path: Path) -> None:
     clones = scene.clone.parent
     mine = clones.rename(tmp_path / "mine")
     clones.symlink_to(mine)
-    assert scene.force() == {What.CLONE: "clones is a link: what is there may not be ralph's"}
+    assert scene.force() == {What.CLONE: "clones is a link: what it points to may not belong to ralph"}
     assert (mine / scene.clone.name).exists()
     clones.unlink()
     clones.mkdir()

@@ -18,6 +18,8 @@ running -> cancelled
 stuck -> queued
 stuck -> cancelled
 cancelled -> queued
+done -> undone
+undone -> queued
 """
 
 

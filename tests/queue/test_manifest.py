@@ -63,7 +63,7 @@ def test_a_directory_is_its_goals_without_the_readme(repo: Path, tmp_path: Path)
     batch = ask(folder, here=repo)
 
     assert [submission.name for submission in batch.submissions] == ["a", "b"]
-    assert batch.notes == (f"{folder / 'README.md'} is passed over: it has no `## Objective`",)
+    assert batch.notes == (f"skipped {folder / 'README.md'}: it has no `## Objective` section",)
 
 
 def test_a_readme_that_is_a_goal_is_one(repo: Path, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_every_goal_that_cannot_be_read_is_named_at_once(repo: Path, tmp_path: P
     assert "a.md: front matter: unknown key `modle` (did you mean model?)" in said
     assert "b.md: max_cost: 'much' is not an amount of US dollars above zero" in said
     assert "d.md: no `## Objective` section" in said
-    assert "e.md: no such goal file" in said
+    assert "e.md: no such file" in said
     assert "c.md" not in said
 
 
@@ -93,13 +93,13 @@ def test_a_directory_without_a_goal(files: dict[str, str], repo: Path, tmp_path:
     folder.mkdir()
     for name, text in files.items():
         (folder / name).write_text(text)
-    assert refusal(folder, here=repo) == f"{folder} holds no goal"
+    assert refusal(folder, here=repo) == f"no goals in {folder}"
 
 
 def test_a_directory_with_a_manifest_is_not_guessed_at(repo: Path, tmp_path: Path) -> None:
     goal(tmp_path / "goals" / "a.md")
     manifest(tmp_path / "goals" / "batch.toml", '[[goal]]\nfile = "a.md"\n')
-    assert "has a batch.toml beside its goals" in refusal(tmp_path / "goals", here=repo)
+    assert "has both a batch.toml and goals" in refusal(tmp_path / "goals", here=repo)
 
 
 def test_a_manifest_says_what_its_goals_do_not(repo: Path, tmp_path: Path) -> None:
@@ -232,19 +232,19 @@ def test_all_faults_of_a_manifest_come_in_one_message(repo: Path, tmp_path: Path
     said = refusal(file, here=repo)
     for fault in (
         "unknown table `default` (did you mean defaults?)",
-        "[defaults]: `repo` and `repos` contradict each other",
+        "[defaults]: use either `repo` or `repos`, not both",
         "[defaults]: agent: 'clod' is not one of",
         "[defaults]: unknown key `after`",
-        "goal 1: it has no `file`",
+        "goal 1: `file` is missing",
         "goal 1: unknown key `fil` (did you mean file?)",
         "goal 2 (b.md): max_cost: 'lots' is not an amount of US dollars above zero",
-        "goal 2 (b.md): max_iterations: True is not a plain value",
+        "goal 2 (b.md): max_iterations: must be a number or a string, not true",
         "goal 2 (b.md): duration: 'soon' is not a duration",
         "goal 2 (b.md): reasoning: 'hi' is not one of none, low, med, high",
         "goal 2 (b.md): priority: 'high' is not a whole number",
         "goal 2 (b.md): merge: 'squash' is not one of direct, pr, branch, none",
-        "goal 2 (b.md): after: 'a' is no list of texts",
-        "goal 2 (b.md): repos: [] is no list of texts",
+        "goal 2 (b.md): after: 'a' is not a list of strings",
+        "goal 2 (b.md): repos: [] is not a list of strings",
     ):
         assert fault in said
 
@@ -252,11 +252,11 @@ def test_all_faults_of_a_manifest_come_in_one_message(repo: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[[goal]\n", "not TOML"),
-        ("", "it names no goal"),
+        ("[[goal]\n", "not valid TOML"),
+        ("", "no goals: write a"),
         ("goal = 3\n", "`goal` must be a list of tables"),
         ('defaults = "x"\n[[goal]]\nfile = "a.md"\n', "`defaults` must be a table"),
-        ("[[goal]]\nfile = 3\n", "goal 1: file: 3 is no text"),
+        ("[[goal]]\nfile = 3\n", "goal 1: file: 3 is not a string"),
     ],
 )
 def test_what_is_no_manifest(text: str, fault: str, tmp_path: Path) -> None:
@@ -266,20 +266,18 @@ def test_what_is_no_manifest(text: str, fault: str, tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_not_there(repo: Path, tmp_path: Path) -> None:
-    assert "batch.toml: no such manifest" in refusal(tmp_path / "batch.toml", here=repo)
+    assert "batch.toml: no such file" in refusal(tmp_path / "batch.toml", here=repo)
 
 
 def test_names_that_cannot_be(repo: Path, tmp_path: Path) -> None:
     one, other = goal(tmp_path / "one" / "a.md"), goal(tmp_path / "other" / "A.md")
-    assert refusal(one, other, here=repo).startswith(f"{one} and {other} have one name, a, in one repository")
-    assert refusal(one, one, here=repo) == f"{one} is asked for twice"
+    assert refusal(one, other, here=repo).startswith(f"{one} and {other} have the same name, a, in the same repository")
+    assert refusal(one, one, here=repo) == f"{one} is named twice"
     itself = goal(tmp_path / "b.md", "after: [b]")
-    assert "b.md: it is to come after itself" in refusal(itself, here=repo)
+    assert "b.md: the goal waits for itself" in refusal(itself, here=repo)
     lost = goal(tmp_path / "c.md", "after: [set-upp]")
     ready = goal(tmp_path / "set-up.md")
-    assert "after set-upp: there is no such goal, here or in the queue (did you mean set-up?)" in refusal(
-        lost, ready, here=repo
-    )
+    assert "after set-upp: no such goal, here or in the queue (did you mean set-up?)" in refusal(lost, ready, here=repo)
 
 
 def test_one_goal_in_two_repositories_is_two(tmp_path: Path) -> None:
@@ -293,9 +291,11 @@ def test_one_goal_in_two_repositories_is_two(tmp_path: Path) -> None:
 def test_a_repository_that_cannot_be(tmp_path: Path) -> None:
     file = goal(tmp_path / "goals" / "a.md")
     (tmp_path / "empty").mkdir()
-    assert "a.md: no repository is named for it" in refusal(file, here=tmp_path)
-    assert f"{tmp_path / 'nowhere'} is not a directory" in refusal(file, said=Wishes(repos=("nowhere",)), here=tmp_path)
-    assert "empty is not a git repository" in refusal(file, said=Wishes(repos=("empty",)), here=tmp_path)
+    assert "a.md: no repository is set" in refusal(file, here=tmp_path)
+    assert f"{tmp_path / 'nowhere'}: it is not a directory" in refusal(
+        file, said=Wishes(repos=("nowhere",)), here=tmp_path
+    )
+    assert "empty: not a git repository" in refusal(file, said=Wishes(repos=("empty",)), here=tmp_path)
 
 
 def test_a_bad_value_on_the_command_line_is_said_once(repo: Path, tmp_path: Path) -> None:
@@ -306,7 +306,7 @@ def test_a_bad_value_on_the_command_line_is_said_once(repo: Path, tmp_path: Path
 
 
 def test_a_branch_that_cannot_be(repo: Path, tmp_path: Path) -> None:
-    assert "'a b' is not a branch name" in refusal(goal(tmp_path / "a.md", "branch: a b"), here=repo)
+    assert "'a b' is not a valid branch name" in refusal(goal(tmp_path / "a.md", "branch: a b"), here=repo)
 
 
 def test_goals_that_wait_for_each_other(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_lock_is_the_files_whatever_it_is_called(tmp_path: Path) -> None:
     (tmp_path / "also").symlink_to(tmp_path / "real")
     with (
         sole_worker(default_url(tmp_path / "real")),
-        pytest.raises(UsageError, match="another queue worker serves this queue"),
+        pytest.raises(UsageError, match="this queue already has a worker"),
         sole_worker(default_url(tmp_path / "also")),
     ):
         pass

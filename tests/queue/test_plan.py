@@ -113,7 +113,7 @@ def test_children_and_grandchildren_of_what_is_stuck_wait_in_vain() -> None:
     ],
 )
 def test_the_exit_code_decides(exit_code: int, expected: Fate) -> None:
-    assert fate(replace(goal(1, State.RUNNING), attempts=1), AttemptEnd(exit_code, "")) is expected
+    assert fate(replace(goal(1, State.RUNNING), attempts=1), AttemptEnd(exit_code)) is expected
 
 
 def test_after_the_last_attempt_a_goal_is_stuck() -> None:
@@ -124,9 +124,9 @@ def test_after_the_last_attempt_a_goal_is_stuck() -> None:
 
 def test_a_goal_that_is_killed_again_and_again_pays_for_it() -> None:
     worn = replace(goal(1, State.RUNNING), attempts=1, killed=MOST_KILLED - 1)
-    assert fate(worn, AttemptEnd(-9, "")) is Fate.RETRY
-    assert fate(worn, AttemptEnd(-9, "", iterations=1)) is Fate.REQUEUE
-    assert fate(worn, AttemptEnd(130, "", asked=True)) is Fate.REQUEUE
+    assert fate(worn, AttemptEnd(-9)) is Fate.RETRY
+    assert fate(worn, AttemptEnd(-9, iterations=1)) is Fate.REQUEUE
+    assert fate(worn, AttemptEnd(130, asked=True)) is Fate.REQUEUE
 
 
 def test_a_batch_is_done_when_all_its_goals_are() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import sqlite3
 import stat
 import threading
@@ -87,7 +88,7 @@ def test_a_cycle_is_refused_with_its_names_and_nothing_is_written(store: Store) 
 
 
 def test_an_unknown_parent_is_refused_and_nothing_is_written(store: Store) -> None:
-    with pytest.raises(UsageError, match="names logn, which is no goal in the queue"):
+    with pytest.raises(UsageError, match="names logn, which is not in the queue"):
         store.submit([asked("login"), asked("b", after=("logn",))], State.QUEUED)
     assert store.goals() == []
 
@@ -108,7 +109,7 @@ def test_what_is_stuck_is_queued_again_with_all_its_attempts_before_it(store: St
     store.move(store.goal(1), State.STUCK, why=Reason("red"))
     (again,) = store.submit([asked("a", text="clearer")], State.QUEUED)
     assert (again.what, again.goal.state, again.goal.text) == ("queued again", State.QUEUED, "clearer")
-    assert (again.goal.attempts, again.goal.forgiven, again.goal.reason) == (4, 4, "")
+    assert (again.goal.attempts, again.goal.forgiven, again.goal.why) == (4, 4, NO_REASON)
 
 
 def test_a_text_is_not_changed_under_a_running_goal(store: Store) -> None:
@@ -116,7 +117,7 @@ def test_a_text_is_not_changed_under_a_running_goal(store: Store) -> None:
     store.move(first.goal, State.RUNNING)
     (same,) = store.submit([asked("a")], State.QUEUED)
     assert same.what == "running already"
-    with pytest.raises(UsageError, match="runs as g1, with another text"):
+    with pytest.raises(UsageError, match="g1 is running with another text"):
         store.submit([asked("a", text="another")], State.QUEUED)
 
 
@@ -191,7 +192,7 @@ def test_comments_come_in_order(store: Store) -> None:
 def test_a_goal_is_found_by_id_number_or_name(store: Store) -> None:
     store.submit([asked("login"), asked("logout"), asked("login", "/other")], State.DRAFT)
     assert [store.find(word).id for word in ("g2", "2", "logout")] == [2, 2, 2]
-    with pytest.raises(UsageError, match=r"several goals: g1 \(/repo\), g3 \(/other\)"):
+    with pytest.raises(UsageError, match=r"several goals are named login: g1 \(/repo\), g3 \(/other\)"):
         store.find("login")
     with pytest.raises(UsageError, match="no goal logot in the queue"):
         store.find("logot")
@@ -207,7 +208,7 @@ def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "runs.sqlite"
     file.write_text("not a database, but somebody's notes" * 100)
     before = file.read_bytes()
-    with pytest.raises(UsageError, match="cannot be used"):
+    with pytest.raises(UsageError, match="cannot open the queue"):
         open_store(default_url(tmp_path))
     assert file.read_bytes() == before
 
@@ -228,7 +229,7 @@ def test_what_was_cut_off_is_cancelled_at_once_and_its_old_start_has_no_say(stor
     store.move(submitted.goal, State.RUNNING, starts=1, attempts=1)
     cut_off = store.goal(1)
     goal = store.cancel(cut_off, alone=True)
-    assert (goal.state, goal.reason, goal.cancelling, goal.attempts) == (State.CANCELLED, "cancelled", False, 0)
+    assert (goal.state, goal.why.cause, goal.cancelling, goal.attempts) == (State.CANCELLED, Cause.CANCELLED, False, 0)
     store.move(store.retry(goal), State.RUNNING, starts=goal.starts + 1)
     assert store.move(cut_off, State.DONE) is None
 
@@ -268,7 +269,7 @@ def test_a_goal_that_is_to_be_cancelled_does_not_go_on(store: Store, to: State) 
     store.cancel(seen)
     assert store.move(seen, to, comment="a fault", why=Reason("red")) is State.CANCELLED
     goal = store.goal(1)
-    assert (goal.state, goal.reason, goal.cancelling) == (State.CANCELLED, "cancelled", False)
+    assert (goal.state, goal.why.cause, goal.cancelling) == (State.CANCELLED, Cause.CANCELLED, False)
     assert [comment.text for comment in store.comments(goal)] == ["a fault"]
 
 
@@ -356,7 +357,7 @@ def test_what_the_reasons_of_an_earlier_version_are_about_is_found_out_once(stor
 
     assert again.goal(1).why == Reason("limit reached: --max-cost", Cause.LIMIT)
     assert again.goal(2).why == NO_REASON
-    assert [(remark.kind, remark.why.line) for remark in again.comments(goal)] == [
+    assert [(remark.kind, remark.why.said) for remark in again.comments(goal)] == [
         (CommentKind.FAILURE, "no"),
         (CommentKind.CONFLICTS, ""),
         (CommentKind.REMARK, ""),
@@ -432,10 +433,11 @@ def test_a_bulletin_comes_back_and_running_goals_keep_what_it_says_of_them(store
     submitted = store.submit([asked("login"), asked("logout")], State.QUEUED)
     running, queued = (each.goal for each in submitted)
     store.move(running, State.RUNNING)
-    sights = {goal.id: GoalStatus("Bash make", 5.0, None, 3, 41.5, 0.25, 1200, 4.0) for goal in (running, queued)}
+    statuses = {goal.id: GoalStatus("Bash make", 5.0, None, 3, 41.5, 0.25, 1200, 4.0) for goal in (running, queued)}
     bulletin = Bulletin(
-        10.0, "here", 77, 1.0, 2, Budget(5.0, None, 3600.0), 0.25, 1200, sights, (running.id,), {"claude": 99.5},
-        {"codex": 2}, ("no check",), ("tokens",), stopping=True,
+        10.0, "here", 77, 1.0, 2, Budget(5.0, None, 3600.0), 0.25, 1200, statuses, (running.id,), {"claude": 99.5},
+        {"codex": 2}, (Reason(cause=Cause.NO_CHECK, place="/srv/api"),), ("tokens",), stopping=True,
+        fetching={"/srv/api": "6 % receiving"},
     )  # fmt: skip
     assert store.bulletin() is None
     store.post(bulletin)
@@ -451,14 +453,23 @@ def test_what_a_goal_at_work_takes_is_kept_until_its_attempt_has_ended(store: St
     goal = store.goal(submitted.goal.id)
 
     def posted(at: float, cost: float) -> tuple[float, float]:
-        sight = GoalStatus("Bash make", cost_usd=cost, started=1000.0, before=40.0)
-        store.post(Bulletin(at, "here", 77, 1.0, 2, sights={goal.id: sight}))
+        status = GoalStatus("Bash make", cost_usd=cost, started=1000.0, before=40.0)
+        store.post(Bulletin(at, "here", 77, 1.0, 2, statuses={goal.id: status}))
         now = store.goal(goal.id)
         return now.seconds, now.cost_usd
 
     assert [posted(1050.0, 0.1), posted(1062.5, 0.3)] == [(90.0, 0.1), (102.5, 0.3)]
     store.note(goal, unmerged={"proven": True}, seconds=104.0, cost_usd=0.25)
     assert posted(1100.0, 0.3) == (104.0, 0.25), "it is being merged: an estimate has given way to what was named"
+
+
+def test_cautions_that_an_earlier_ralph_wrote_as_lines_are_read() -> None:
+    line = "/srv/api has no check: nothing is merged"
+    written = json.loads(Bulletin(10.0, "here", 77, 1.0, 2).encoded()) | {"cautions": [line]}
+    read = decoded(json.dumps(written))
+    assert read is not None
+    assert read.cautions == (Reason(line),)
+    assert decoded(json.dumps(written | {"cautions": [7]})) is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"at": "now"}', '{"at": 1, "budget": {}, "sights": {"x": 1}}'])
@@ -503,7 +514,7 @@ def test_a_lock_of_somebody_elses_is_waited_for_as_long_as_is_wanted(tmp_path: P
         with pytest.raises(QueueError, match="database is locked") as refused:
             store.pause(paused=False)
     assert refused.value.exit_code == 1
-    assert "another process has locked it" in refused.value.hint
+    assert "another process keeps it locked" in refused.value.hint
     store.close()
 
 

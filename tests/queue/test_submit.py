@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from ralph.core.errors import UsageError
-from ralph.core.reason import Cause, Reason
 from ralph.queue.goals import BatchGoal, MergeMode, State, Submission
 from ralph.queue.submit import submit
 from tests.queue.test_plan import goal as plain_goal
@@ -58,22 +57,8 @@ def test_what_is_done_is_not_done_again_for_another_model() -> None:
     assert submit(ASKED, there(State.QUEUED, settings={"model": "opus"}), State.QUEUED, alone=False).what == "updated"
 
 
-@pytest.mark.parametrize(
-    ("cause", "what"),
-    [
-        (Cause.OTHER, "done already"),
-        (Cause.KEPT, "done already; kept as ralph/goal-1, not merged"),
-        (Cause.PUSHED, "done already; pushed as ralph/goal-1, not merged"),
-    ],
-)
-def test_work_that_is_done_and_not_on_the_base_is_said_to_be_elsewhere(cause: Cause, what: str) -> None:
-    done = there(State.DONE, why=Reason("as it was", cause), branch="ralph/goal-1")
-    found = submit(ASKED, done, State.QUEUED, alone=False)
-    assert (found.what, found.new) == (what, False)
-
-
 def test_a_text_is_not_changed_under_a_worker() -> None:
-    with pytest.raises(UsageError, match="runs as g1, with another text"):
+    with pytest.raises(UsageError, match="g1 is running with another text"):
         submit(ASKED, there(State.RUNNING, "another"), State.QUEUED, alone=False)
 
 

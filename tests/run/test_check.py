@@ -78,7 +78,7 @@ def test_a_command_may_be_a_file_of_the_repository(tmp_path: Path) -> None:
     [
         ("no-such-command --flag", "'no-such-command' was not found"),
         ("./missing", "'./missing' was not found"),
-        ("'unclosed", "cannot be split"),
+        ("'unclosed", "cannot parse"),
         ("", "is empty"),
         ("   ", "is empty"),
         (".", "'.'"),
@@ -179,10 +179,10 @@ def test_a_script_that_cannot_be_started_is_red(tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("#!/bin/sh\r\nexit 0\r\n", "has lines that end as on Windows"),
-        ("#!/no/such/interpreter -x\n", "is to be run by /no/such/interpreter, which is not there"),
-        ("#!\n", "does not say how to run it"),
-        ("exit 0\n", "does not say how to run it"),
+        ("#!/bin/sh\r\nexit 0\r\n", "it has Windows line endings"),
+        ("#!/no/such/interpreter -x\n", "its interpreter /no/such/interpreter does not exist"),
+        ("#!\n", "has no interpreter line"),
+        ("exit 0\n", "has no interpreter line"),
     ],
 )
 def test_a_script_that_could_never_be_started_is_refused_before_anything_is_spent(

@@ -43,7 +43,7 @@ def test_of_a_long_run_it_tells_the_summary_and_the_latest() -> None:
     told = dossier(stuck(60, Condensed(Summary(30, "thirty ways failed"))), "stalled", FACTS)
     assert "### Iterations 1-30, condensed" in told
     assert "thirty ways failed" in told
-    assert "10 more iterations are told by their commits" in told
+    assert "10 more iterations are in their commits" in told
     assert "tried way 40\n" not in told
     assert "tried way 41\n" in told
 
@@ -51,8 +51,8 @@ def test_of_a_long_run_it_tells_the_summary_and_the_latest() -> None:
 def test_without_a_check_or_changes_it_says_so() -> None:
     nothing = Facts("t", Path("g"), Path("r"), "", "", "", Path("l"))
     told = dossier(stuck(1), "stalled", nothing)
-    assert "There is none." in told
-    assert "nothing that was committed" in told
+    assert "This run has no check." in told
+    assert "no committed changes" in told
     assert "never ran" in dossier(stuck(1), "stalled", Facts("t", Path("g"), Path("r"), "c", "", "", Path("l")))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ralph.run.prepare import RunFlags, command_again
 
-PLAIN = RunFlags(Path("goal.md"), None, None, *[False] * 9)
+PLAIN = RunFlags(Path("goal.md"), None, None, None, *[False] * 9)
 
 
 @pytest.mark.parametrize(

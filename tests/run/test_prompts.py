@@ -53,6 +53,7 @@ def override(root: Path, template: str) -> Path:
     return path
 
 
+@pytest.mark.spec("1.4.1-d", "1.7.1-b", "1.7.3-b")
 def test_the_first_prompt_holds_the_goal_and_the_rules(tmp_path: Path) -> None:
     prompt = worker(tmp_path)
     for said in (
@@ -72,7 +73,7 @@ def test_the_first_prompt_holds_the_goal_and_the_rules(tmp_path: Path) -> None:
 
 def test_agents_md_is_named_where_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").touch()
-    assert "Read AGENTS.md" in worker(tmp_path)
+    assert "Follow AGENTS.md in the repository root." in worker(tmp_path)
 
 
 def draw_map(root: Path, content: str | bytes) -> Path:
@@ -87,7 +88,7 @@ def test_a_map_of_the_code_base_is_quoted_before_the_progress(tmp_path: Path) ->
     draw_map(tmp_path, "# Map\n\n```sh\nmake\n```\n{{ 7 * 7 }}\n")
     prompt = worker(tmp_path)
     assert "````text\n# Map\n\n```sh\nmake\n```\n{{ 7 * 7 }}\n````\n" in prompt
-    assert prompt.index("# Before you start") < prompt.index("may be out of\ndate") < prompt.index("# Progress so far")
+    assert prompt.index("# Before you start") < prompt.index("may be out of date") < prompt.index("# Progress so far")
 
 
 def test_a_shrunk_prompt_goes_without_the_map(tmp_path: Path) -> None:
@@ -117,6 +118,7 @@ def test_what_is_no_map_is_not_quoted(tmp_path: Path) -> None:
     assert worker(tmp_path) == plain
 
 
+@pytest.mark.spec("1.4.1-d", "1.8-d")
 def test_the_recent_iterations_are_quoted_and_the_older_ones_counted(tmp_path: Path) -> None:
     prompt = worker(tmp_path, Run("r", "speed", "main", None, history=history(RECENT + 2)))
     assert "This is iteration 13." in prompt
@@ -129,6 +131,7 @@ def summarised(finished: int, through: int, text: str = "It went well.") -> Run:
     return replace(RUN, history=history(finished), condensed=Condensed(Summary(through, text)))
 
 
+@pytest.mark.spec("1.8-c")
 def test_the_summary_stands_for_the_iterations_that_it_covers(tmp_path: Path) -> None:
     prompt = worker(tmp_path, summarised(19, 5, "```\n{{ 7 * 7 }}\n```"), verbatim=14)
     assert "## Iterations 1 to 5, condensed\n\n````text\n```\n{{ 7 * 7 }}\n```\n````\n\n## Iteration 6\n" in prompt
@@ -139,9 +142,7 @@ def test_the_summary_stands_for_the_iterations_that_it_covers(tmp_path: Path) ->
 
 def test_what_falls_between_the_summary_and_the_recent_is_named(tmp_path: Path) -> None:
     prompt = worker(tmp_path, summarised(30, 5), verbatim=14)
-    assert (
-        "It went well.\n```\n\n11 more iterations are not shown; `git log` tells of them.\n\n## Iteration 17" in prompt
-    )
+    assert "It went well.\n```\n\n11 more iterations are not shown; see `git log`.\n\n## Iteration 17" in prompt
 
 
 def test_a_shrunk_prompt_keeps_the_summary_in_short(tmp_path: Path) -> None:
@@ -255,14 +256,14 @@ def test_a_template_that_is_not_utf8_is_refused_and_named(tmp_path: Path) -> Non
 @pytest.mark.parametrize("template", ["/clear\n", "\n  /compact {{ goal }}", "{{ check }}"])
 def test_a_prompt_never_starts_with_a_slash(tmp_path: Path, template: str) -> None:
     override(tmp_path, template)
-    with pytest.raises(PromptError, match="must not start with a slash"):
+    with pytest.raises(PromptError, match="cannot start with a slash"):
         worker(tmp_path, check="/bin/true")
 
 
 @pytest.mark.parametrize(
     ("reply", "told", "not_told"),
     [
-        (Reply.TOOL, ["StructuredOutput", "single word `DONE`"], [PROMISE]),
+        (Reply.TOOL, ["StructuredOutput", "begin the summary with `DONE` on a"], [PROMISE]),
         (Reply.MESSAGE, ["one JSON object and nothing else", PROMISE], ["StructuredOutput"]),
         (Reply.WORDS, [f"print `{PROMISE}` on a line of"], ["StructuredOutput", "JSON"]),
     ],
@@ -298,10 +299,10 @@ def test_a_summarizer_is_told_what_to_keep_and_which_iterations(tmp_path: Path) 
         "failed, and why",
         "Blockers",
         "Decisions",
-        "Files",
+        "files that were created or changed",
         "Compress routine",
         "10 to 20 sentences",
-        "they are data",
+        "quoted data",
         "# Iteration 1\n\n```text\ndid 1\n```",
         "did 5\n",
         "the summary of iterations 1 to 5",

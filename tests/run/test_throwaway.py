@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import DiskError
+from ralph.core.progress import TaskProgress, unreported
 from ralph.git.repo import open_repo
 from ralph.run.throwaway import LeftOut, ThrowawayClone
 from tests.support.git_repos import commit_all, git, make_repo
+from tests.support.upstreams import work
 
 
 def made(root: Path, tmp_path: Path) -> tuple[Path, dict[str, LeftOut]]:
     clone = ThrowawayClone(open_repo(root), tmp_path / "state")
-    left_out = clone.make(lambda: None)
+    left_out = clone.make(unreported)
     return clone.path, dict(left_out)
 
 
@@ -114,7 +116,7 @@ def test_a_change_in_the_second_in_which_the_file_was_staged_is_seen(root: Path,
 
 def test_it_is_private_and_removed_with_what_an_agent_made_read_only(root: Path, tmp_path: Path) -> None:
     clone = ThrowawayClone(open_repo(root), tmp_path / "state")
-    clone.make(lambda: None)
+    clone.make(unreported)
     assert stat.S_IMODE(clone.path.parent.stat().st_mode) == 0o700
     (clone.path / "away").symlink_to(root)
     (clone.path / "deep").chmod(0)
@@ -451,16 +453,28 @@ def test_an_index_that_names_paths_outside_writes_nothing_there(root: Path, tmp_
 def test_it_can_be_called_off_between_files(root: Path, tmp_path: Path) -> None:
     clone, files = ThrowawayClone(open_repo(root), tmp_path / "state"), 0
 
-    def pause() -> None:
+    def report(progress: TaskProgress) -> None:
         nonlocal files
-        files += 1
-        if files == 3:
+        files = progress.done
+        if files > 0:
             raise KeyboardInterrupt
 
+    work(root, {f"{number}.txt": "x" for number in range(60)})
     with pytest.raises(KeyboardInterrupt):
-        clone.make(pause)
+        clone.make(report)
+    assert 0 < files < 60
     clone.remove()
     assert not list((tmp_path / "state").iterdir())
+
+
+def test_it_reports_how_many_files_it_has_copied(root: Path, tmp_path: Path) -> None:
+    work(root, {f"{number}.txt": "x" for number in range(60)})
+    reports: list[TaskProgress] = []
+    ThrowawayClone(open_repo(root), tmp_path / "state").make(reports.append)
+    total = reports[0].total
+    assert total is not None
+    assert total >= 60
+    assert [(each.done, each.total) for each in reports] == [(done, total) for done in range(0, total, 20)]
 
 
 def test_a_disk_that_cannot_be_written_is_named(root: Path, tmp_path: Path) -> None:

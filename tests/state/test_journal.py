@@ -18,7 +18,7 @@ from ralph.config.paths import repo_key
 from ralph.core.errors import StateError
 from ralph.core.events import Tag, Text
 from ralph.core.limits import Limit
-from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
+from ralph.core.run import CheckRecord, Ending, History, Iteration, Run, RunResult
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
@@ -210,20 +210,23 @@ def test_progress_is_written_as_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("costed", "cost"), [(True, 0.5), (False, None)])
 def test_the_result_is_written_as_documented(tmp_path: Path, costed: bool, cost: float | None) -> None:
     run = Run("r", "speed", "main", "b" * 40, spend=Spend(0.5 if costed else 0.0, 9, costed=costed))
-    result = RunResult(run, 4, "limit reached: --max-cost", proven=False, limit=Limit.COST)
-    Journal(tmp_path).write_result(result, "h" * 40, "budget")
+    result = RunResult(run, Ending.LIMIT, hint="spend less", again=True, limit=Limit.COST)
+    Journal(tmp_path).write_result(result, "too dear", "spend less, then again", head="h" * 40, end="budget")
     assert json.loads((tmp_path / "result.json").read_text()) == {
         "version": 1,
         "goal": "speed",
         "run": "r",
         "exit_code": 4,
         "end": "budget",
-        "reason": "limit reached: --max-cost",
-        "hint": "",
+        "ending": "limit",
+        "reason": "too dear",
+        "hint": "spend less, then again",
+        "todo": "spend less",
         "limit": "--max-cost",
         "not_before": None,
         "proven": False,
         "iterations": 0,
+        "failed": 0,
         "cost_usd": cost,
         "tokens": 9,
         "base": "b" * 40,
@@ -239,7 +242,7 @@ def test_everything_is_for_the_user_alone(tmp_path: Path) -> None:
             write(journal)
             logs = journal.log_files("claude", "worker", 1, "2026-11-16T00:00:00.000Z")
             saved_and_loaded(journal.directory, Run("r", "speed", "main", None, history=History((iteration(1),))))
-            journal.write_result(RunResult(Run("r", "speed", "main", None), 0, "done", proven=True), None)
+            journal.write_result(RunResult(Run("r", "speed", "main", None), Ending.PROVEN), "done")
     finally:
         os.umask(before)
     assert logs.stdout.parent.is_dir()
@@ -247,6 +250,7 @@ def test_everything_is_for_the_user_alone(tmp_path: Path) -> None:
     assert {str(path): oct(mode) for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
 
 
+@pytest.mark.spec("3.5-q", "3.8-b")
 def test_log_names_tell_time_mode_goal_and_iteration(tmp_path: Path) -> None:
     logs = Journal(tmp_path / "speed").log_files("claude", "worker", 7, "2026-11-16T00:48:20.123Z")
     assert logs.stdout == tmp_path / "speed" / "logs" / "claude" / "2026-11-16T004820123Z-worker-speed-7.ndjson"

@@ -33,7 +33,7 @@ def test_a_file_of_another_size_is_replaced(tmp_path: Path) -> None:
 def test_a_longer_document_is_written_whole(tmp_path: Path) -> None:
     long_name = "s" * 1000
     for name in ("short", long_name, "short"):
-        ProjectLinks(tmp_path).show_session(name, "2026-01-01T00:00:00Z")
+        ProjectLinks(tmp_path).show_session("worker", name, "2026-01-01T00:00:00Z")
         document = json.loads((tmp_path / ".ralph" / "state" / "claude-session.json").read_bytes())
         assert document["coder_session_id"] == name
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ralph.cli.queue_show import known_of
 from ralph.dashboard import report
+from ralph.dashboard.reasons import reason_line
 from ralph.queue.database import default_url
 from ralph.queue.news import Bulletin
 from ralph.queue.open import QueueAddress, is_cut_off
@@ -70,7 +71,7 @@ class Batch:
             commit=False,
         )
         if check:
-            (first / ".ralph").mkdir()
+            (first / ".ralph").mkdir(exist_ok=True)
             (first / ".ralph" / "check").write_text(check)
             (first / ".ralph" / "check").chmod(0o755)
         git(first, "add", "--all")
@@ -98,10 +99,10 @@ class Batch:
         return goal
 
     def run(self, *args: str | Path, timeout: float = 180, env: Mapping[str, str] | None = None) -> Finished:
-        return self.runs("run", *args, timeout=timeout, cwd=self.root, env=env)
+        return self.runs("run", *_or_all(args), timeout=timeout, cwd=self.root, env=env)
 
     def start(self, *args: str | Path, env: Mapping[str, str] | None = None) -> RunningRalph:
-        return self.runs.start("run", *args, cwd=self.root, env=env)
+        return self.runs.start("run", *_or_all(args), cwd=self.root, env=env)
 
     def goals(self) -> dict[str, dict[str, Any]]:
         """Every goal of the queue, by its title, which is its name."""
@@ -127,7 +128,7 @@ class Batch:
     def cautions(self) -> tuple[str, ...]:
         """What its worker says at present to keep work from being merged."""
         told = self.bulletin()
-        return () if told is None else told.cautions
+        return () if told is None else tuple(map(reason_line, told.cautions))
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[Store | None]:
@@ -154,6 +155,11 @@ class Batch:
         """What a batch that is over has no use for: clones, checkouts, locks of git."""
         checkouts = self.ralph_dir.glob("batch/*/checkouts/*")
         return sorted([*self.clones(), *checkouts, *self.ralph_dir.glob("mirrors/**/*.lock/*")])
+
+
+def _or_all(args: Sequence[str | Path]) -> Sequence[str | Path]:
+    """Without goals every queued goal is meant: the folder of a batch is in no repository."""
+    return args if any(isinstance(arg, Path) for arg in args) else [*args, "--all"]
 
 
 def merged_goals(upstream: Path, branch: str = "main") -> list[str]:

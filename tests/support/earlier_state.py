@@ -134,7 +134,11 @@ STORY: Sequence[Session] = (
     [rate_limit("allowed_warning", 4_000_000_000), write("answer.txt", "40\n"), summary("DONE")],
     [stderr("it breaks\n"), exit_with(1)],
     [rate_limit("rejected", 4_000_000_000), api_error(429, "You've hit your limit", "rate_limit")],
-    [deny("WebFetch", {"url": "https://example.org"}), write("answer.txt", "42\n"), summary("DONE")],
+    [
+        deny("WebFetch", {"url": "https://example.org"}),
+        write("answer.txt", "42\n"),
+        summary("DONE\nGuidance 1: I mind it. The answer is 42."),
+    ],
 )
 """A run with a failing tool, a red check, a summary, a crash, a usage limit and a denied tool."""
 

@@ -7,9 +7,11 @@ import typing
 from collections.abc import Iterator
 
 from ralph.core.events import (
+    AgentChanged,
     ApiRetry,
     CheckEnded,
     CheckStarted,
+    Compacted,
     Event,
     Guided,
     IterationEnded,
@@ -72,7 +74,8 @@ TEXTS: dict[str, str] = {
 }
 
 _OURS = re.compile(
-    r"\r?\x1b\[(?:[0-9;]*m|[0-9]*[ABJK]|[0-9]+;1H|2J|\?(?:25|7|1049|2004|2026)[hl])"  # what paint, canvas, foot write
+    r"\r?\x1b\[(?:[0-9;]*m|[0-9]*[ABJK]|[0-9]+;1H|2J|\?(?:25|7|1049|2004|2026)[hl])"  # what `ui/terminal` writes
+    r"|\x1b\]9;ralph: [^\x00-\x1f\x7f-\x9f]*\x07\x07"
 )
 _STEERING = re.compile("[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -121,6 +124,9 @@ def every_event(text: str) -> list[Event]:
         Meta({text: text}),
         RateLimited(text, 1_794_790_100.0, text, 1e300),
         ApiRetry(1, None, text),
+        Compacted(text, 1, None),
+        AgentChanged(text, text, text, text, text, 1_794_790_100.0),
+        Meta({"ignored": text}),
         TurnEnded(is_error=True, subtype=text, text=text, structured_output=None),
         SessionEnded(text, text, text, text, degraded=False, exit_code=1, log=text),
         IterationEnded(3, "CONTINUE", text, 0.5, 42.0, text),

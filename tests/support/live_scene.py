@@ -5,12 +5,14 @@ It goes on to the next scene when a file of that scene's name is in the working 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
 
 from ralph.core.events import (
     CheckEnded,
+    CheckStarted,
     Event,
     IterationEnded,
     IterationStarted,
@@ -31,12 +33,13 @@ from ralph.core.limits import Limits
 from ralph.core.text import instant
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
-from ralph.ui.footer import Bit, RunKeys
 from ralph.ui.live import LiveRun, LiveTerminal, LiveView
+from ralph.ui.output import Output
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Output
+from ralph.ui.run_keys import RunControls, RunKeys
+from ralph.ui.terminal import terminal
 
-WAITING, OVER = "waiting", "over"
+CHECKING, WAITING, OVER = "checking", "waiting", "over"
 
 _BEGUN = "2026-11-16T00:48:20.000Z"
 _LATER = "2026-11-16T00:51:00.000Z"
@@ -50,6 +53,15 @@ _EDIT = {
     "old_string": "def resolve(text):\n    return text.replace('\\\\', '')\n",
     "new_string": "def resolve(text):\n    head, *rest = text.split('\\\\')\n    return head + ''.join(rest)\n",
 }
+_MESSAGE = """I begin with the **test**, since nothing else shows that the separator is lost in `split_row`:
+
+```python
+def test_quoted():
+    assert split("'a,b'") == ["a,b"]
+```
+- it fails today
+- *nothing* else covers it
+"""
 _TEST = "python -m pytest tests/test_tokens.py -k 'quoted and not nested' --maxfail=1"
 _FAILED = "FAILED tests/test_tokens.py::test_quoted\nE   AssertionError: 'a,b' != 'a'\n1 failed in 12.04s"
 
@@ -57,19 +69,20 @@ _WORK: list[Event] = [
     IterationStarted(3, "s", "log"),
     SessionStarted("s", "claude-opus-4-5", "2.1.325", (), "default"),
     Text(Tag.THINK, _PLAN),
-    Text(Tag.AI, "I begin with the test, since nothing else shows that the separator is lost in the second pass."),
+    Text(Tag.AI, _MESSAGE),
     ToolStart("1", "Bash", {"command": _TEST}),
     ToolOutput("1", _FAILED),
     ToolEnd("1", ToolStatus.FAIL, 12_300),
     Text(Tag.THINK, "The escape is gone before the split."),
     ToolStart("2", "Edit", _EDIT),
-    ToolEnd("2", ToolStatus.OK, 40),
-    Text(Tag.SYS, "the agent is told to wrap up: 90 % of --max-cost are used"),
+    ToolEnd("2", ToolStatus.OK, 40, line=118),
+    Text(Tag.SYS, "--max-cost $5.00 is nearly used up: asking the agent to wrap up"),
     Usage(1_100_000, 20_000, 1_120_000, cache_read_tokens=900_000, context_pct=42.4, cost_usd=4.234),
     RateLimited("allowed_warning", None, "five_hour", 0.83),
     ToolStart("3", "Bash", {"command": "make check"}),
+    ToolOutput("3", "\n".join(f"tests/test_rows.py::test_row[{number}] PASSED" for number in range(40))),
 ]
-_REST: list[Event] = [
+_CLAIM: list[Event] = [
     ToolOutput("3", "ok\n" * 1204),
     ToolEnd("3", ToolStatus.OK, 65_000),
     ToolStart("4", "StructuredOutput", {"summary": "DONE"}),
@@ -77,6 +90,9 @@ _REST: list[Event] = [
     Usage(1_150_000, 24_000, 1_174_000, cache_read_tokens=900_000, context_pct=47.0, cost_usd=4.5),
     SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="log"),
     IterationEnded(3, "DONE", "0123456789abcdef", 4.5, 47.0, "DONE"),
+    CheckStarted(3),
+]
+_REST: list[Event] = [
     CheckEnded(1, 83.0, "lint: ok\ntests/test_rows.py:14: expected 3 rows, found 2\n1 failed, 1203 passed"),
     Waiting("the five hour quota is used up", _NOW + 725),
 ]
@@ -84,14 +100,19 @@ _REST: list[Event] = [
 
 def show() -> None:
     """Show the scenes, one after the other."""
-    outlet = Output(sys.stdout)
-    bit = Bit(ask=lambda _: None, helm=Steering(list), end=lambda: None, is_ending=lambda: False)
+    output = Output(sys.stdout)
+    controls = RunControls(ask=lambda _: None, asked=Steering(list), end=lambda: None, is_ending=lambda: False)
+    colour = terminal(sys.stdout, os.environ).colour
     limits = Limits(iterations=10, duration=3600, cost_usd=5.0, tokens=2_000_000)
-    ground = LiveTerminal(outlet, sys.stdin, sys.stdout, colour=True, continued=lambda: 0, suspend=lambda: None)
-    course = LiveRun(limits, Spend(0.5, 800_000), "/repo", seconds=lambda: 725.0, now=lambda: _NOW)
-    view = LiveView(ground, course, RunKeys(bit, Detail.NORMAL), Console(outlet))
+    place = LiveTerminal(output, sys.stdin, sys.stdout, colour, continued=lambda: 0, suspend=lambda: None)
+    run = LiveRun(limits, Spend(0.5, 800_000), "/repo", seconds=lambda: 725.0, now=lambda: _NOW)
+    view = LiveView(place, run, RunKeys(controls, Detail.NORMAL), Console(output))
     view.say("ralph", "goal.md · claude · at most 10 iterations, 1h00m, $5.00")
     view(_WORK, _BEGUN, b"")
+    _come_to(CHECKING)
+    view(_CLAIM, _BEGUN, b"")
+    view.print_check(b"lint: ok\ntests/test_rows.py:14: ")
+    view.print_check(b"expected 3 rows, found 2\n\x1b]0;owned\x07")
     _come_to(WAITING)
     view(_REST, _LATER, b"")
     _come_to(OVER)

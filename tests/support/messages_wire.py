@@ -15,20 +15,18 @@ _message_numbers = itertools.count(1)
 
 
 def stream(say: Say, request: dict[str, Any]) -> list[bytes]:
-    """The events of one message, each one part; the last is `message_stop`."""
+    """The events of one message, each one part. The last one says what it used, and ends it."""
     message = _message(say, request)
     blocks: list[Block] = message["content"]
     parts = [_event("message_start", message={**message, "content": [], "stop_reason": None, "usage": _opening(say)})]
     for index, block in enumerate(blocks):
         parts += _block_events(index, block)
-    parts.append(
-        _event(
-            "message_delta",
-            delta={"stop_reason": say.stop_reason, "stop_sequence": None},
-            usage={"output_tokens": say.usage.output},
-        )
+    delta = _event(
+        "message_delta",
+        delta={"stop_reason": say.stop_reason, "stop_sequence": None},
+        usage={"output_tokens": say.usage.output},
     )
-    return [*parts, _event("message_stop")]
+    return [*parts, delta + _event("message_stop")]
 
 
 def stream_start(request: dict[str, Any]) -> list[bytes]:

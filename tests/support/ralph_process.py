@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,14 @@ class Finished:
     stdout: str
     stderr: str
     events: Sequence[Event] = ()
+
+    @property
+    def complaints(self) -> str:
+        """What it wrote to stderr besides progress, which depends on how busy the machine is."""
+        titles = [match[1] for match in re.finditer(r"^(.+): done in [0-9hms.]+$", self.stderr, re.MULTILINE)]
+        told = {line for title in titles for line in (title, f"{title}: done in ")}
+        lines = self.stderr.splitlines(keepends=True)
+        return "".join(line for line in lines if re.sub(r"(: done in ).*", r"\1", line.rstrip("\n")) not in told)
 
     def events_of(self, kind: str) -> list[Event]:
         return [event for event in self.events if event["type"] == kind]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pty
 import select
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 import pyte
 import pyte.modes
+import pyte.screens
 import pytest
 
 from tests.support.waiting import PATIENCE, WITNESSES, comes_true, kill_tree, wait_until
@@ -51,6 +53,13 @@ class Screen:
         return "\n".join(row.rstrip() for row in self._screen.display).rstrip("\n").split("\n")
 
     @property
+    def looks(self) -> str:
+        """The rows that can be seen, with what is not plain in brackets: `[bold red|failed]`."""
+        return "\n".join(
+            "".join(_marked(self._screen.buffer[row], self._screen.columns)) for row in range(len(self.rows))
+        )
+
+    @property
     def text(self) -> str:
         """Everything from the first line on, also what has scrolled away."""
         history = ["".join(row[column].data for column in sorted(row)).rstrip() for row in self._screen.history.top]
@@ -66,6 +75,22 @@ class Screen:
         modes = self._screen.mode
         plain = self._screen.cursor.attrs == self._screen.default_char
         return not self._screen.cursor.hidden and pyte.modes.DECAWM in modes and plain
+
+
+def _marked(row: Mapping[int, pyte.screens.Char], columns: int) -> Iterator[str]:
+    """Yield runs of letters that look alike."""
+    letters = [row[column] for column in range(columns)]
+    while letters and letters[-1].data == " " and not letters[-1].reverse:
+        letters.pop()
+    for look, run in itertools.groupby(letters, key=_look):
+        text = "".join(letter.data for letter in run)
+        yield f"[{look}|{text}]" if look and text.strip() else text
+
+
+def _look(letter: pyte.screens.Char) -> str:
+    named = {"bold": letter.bold, "reverse": letter.reverse, "italics": letter.italics}
+    words = [name for name, is_so in named.items() if is_so]
+    return " ".join([*words, *([letter.fg] if letter.fg != "default" else [])])
 
 
 def read_terminal(descriptor: int) -> bytes:

@@ -17,6 +17,8 @@ from tools import fetch
 
 CACHE = fetch.cache_dir(os.environ)
 _REQUIRED = os.environ.get("RALPH_REQUIRE_REAL") == "1"
+RUSTUP_HOME = os.environ.get("RUSTUP_HOME", str(Path.home() / ".rustup"))
+"""Where rustup keeps its toolchains: its `cargo` finds none in the home directory of a test."""
 
 
 def find(name: str) -> Path:
@@ -27,15 +29,20 @@ def find(name: str) -> Path:
 
 
 def direnv() -> Path:
-    """Return the path of a direnv: the pinned one, or where that cannot be had the one that is installed.
+    """Return the path of a direnv."""
+    return debian("direnv")
+
+
+def debian(name: str) -> Path:
+    """Return the path of a program of Debian's: the pinned one, or where that cannot be had the one that is installed.
 
     Without either the test is skipped even where the real things are required: they come from PyPI, which is
     everywhere, and this is a package of one release of one distribution.
     """
-    tool = fetch.pinned()["direnv"]
+    tool = fetch.pinned()[name]
     if tool.path(CACHE).exists():
         return tool.path(CACHE)
-    installed = shutil.which("direnv")
+    installed = shutil.which(name)
     return Path(installed) if installed else pytest.skip(fetch.why_missing(tool, CACHE))
 
 

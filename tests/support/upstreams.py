@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ralph.queue.repos.mirror import Mirror, open_mirror
@@ -56,6 +58,66 @@ def outsider(upstream: Path, files: Mapping[str, str | None], message: str = "th
     sha = work(clone, files, message)
     git(clone, "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
     return sha
+
+
+class Brake:
+    """A way to a server on loopback that lets through little at a time, or nothing, until it is told to let go."""
+
+    def __init__(self, port: int, most: int) -> None:
+        """`most`: bytes of the server's that come through each tenth of a second."""
+        self._server, self._most = port, most
+        self._released, self._closed = threading.Event(), threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def url(self, name: str) -> str:
+        return f"git://127.0.0.1:{self.port}/{name}"
+
+    def release(self) -> None:
+        """Let all through from now on."""
+        self._released.set()
+
+    def close(self) -> None:
+        self._closed.set()
+        self.release()
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            if select.select([self._listener], [], [], 0.05)[0]:
+                ours, _ = self._listener.accept()
+                theirs = socket.create_connection(("127.0.0.1", self._server))
+                self._threads.append(threading.Thread(target=self._pass_on, args=(ours, theirs)))
+                self._threads[-1].start()
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        with client, server, suppress(OSError):
+            while not self._closed.is_set():
+                ready = select.select([client, server], [], [], 0.05)[0]
+                if client in ready:
+                    if not (data := client.recv(65536)):
+                        return
+                    server.sendall(data)
+                if server in ready:
+                    if self._most or self._released.wait(0.1):
+                        if not (data := server.recv(65536 if self._released.is_set() else self._most)):
+                            return
+                        client.sendall(data)
+                    self._released.wait(0.1)
+
+
+@contextmanager
+def brake(port: int, most: int = 0) -> Iterator[Brake]:
+    """Put a brake before a server."""
+    slow = Brake(port, most)
+    try:
+        yield slow
+    finally:
+        slow.close()
 
 
 class Daemon:

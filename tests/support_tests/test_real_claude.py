@@ -190,6 +190,7 @@ SAME_STORY: dict[str, tuple[Script, Session, tuple[str, ...], Drive]] = {
 }
 
 
+@pytest.mark.spec("2.19-a")
 @pytest.mark.parametrize("story", SAME_STORY)
 def test_the_scripted_agent_prints_the_same_shapes(
     claude: Path, messages_api: ServeMessages, repo: Path, tmp_path: Path, story: str

@@ -23,7 +23,6 @@ from pathlib import Path
 from ralph.system.notify import BackgroundPrograms
 from ralph.system.leash import Leashed
 from ralph.system.programs import ask, run_to_end
-from ralph.system.programs import user_to_fork_for
 
 here, env = Path(sys.argv[1]), dict(os.environ)
 
@@ -41,7 +40,7 @@ ways = {
     "run to its end": lambda: run_to_end(["true"], environment=env, said=None),
     "on a leash": leash,
     "sent on an errand": run_errand,
-    "forked": lambda: subprocess.run(["true"], start_new_session=True, user=user_to_fork_for()),
+    "heard": lambda: run_to_end(["true"], environment=env, said=None, hear=lambda _: None),
 }
 
 def start_programs():
@@ -72,7 +71,7 @@ def is_stopped(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG) is not None
 
 
-@pytest.mark.parametrize("way", ["asked", "run to its end", "on a leash", "sent on an errand", "forked"])
+@pytest.mark.parametrize("way", ["asked", "run to its end", "on a leash", "sent on an errand", "heard"])
 def test_a_job_that_starts_programs_stops_for_ctrl_z(tmp_path: Path, way: str) -> None:
     until = time.monotonic() + PATIENCE
     with job(str(tmp_path), way) as pid:

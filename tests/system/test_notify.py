@@ -41,7 +41,7 @@ def env() -> dict[str, str]:
 
 def test_the_command_gets_one_json_object(tmp_path: Path) -> None:
     ears = listening(tmp_path / "ears")
-    notifier = Notifier([ears.env["RALPH_NOTIFY"]], env=env(), workplace=tmp_path / "repo")
+    notifier = Notifier([ears.env["RALPH_NOTIFY"]], env=env(), repo_root=tmp_path / "repo")
     notifier.tell(NOTICE)
     assert notifier.close() == ""
     (heard,) = ears.heard
@@ -54,21 +54,21 @@ def test_the_command_gets_one_json_object(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (["/nowhere/notify"], "it cannot be started: No such file or directory"),
-        (["sh", "-c", "exit 3"], "it ended with 3"),
+        (["/nowhere/notify"], "cannot start it: No such file or directory"),
+        (["sh", "-c", "exit 3"], "exit code 3"),
         (["sh", "-c", "kill -9 $$"], "killed by signal 9"),
-        (["a\0b"], "it cannot be started: embedded null byte"),
+        (["a\0b"], "cannot start it: embedded null byte"),
     ],
 )
 def test_a_command_that_fails_is_said_once(tmp_path: Path, command: list[str], why: str) -> None:
-    notifier = Notifier(command, env=env(), workplace=tmp_path)
+    notifier = Notifier(command, env=env(), repo_root=tmp_path)
     notifier.tell(NOTICE)
     notifier.tell(NOTICE)
-    assert notifier.close() == f"a notification was not sent by `{command[0]}` (notify): {why}"
+    assert notifier.close() == f"cannot send a notification with `{command[0]}`: {why}"
 
 
 def test_a_command_that_reads_nothing_is_fine(tmp_path: Path) -> None:
-    notifier = Notifier(["true"], env=env(), workplace=tmp_path)
+    notifier = Notifier(["true"], env=env(), repo_root=tmp_path)
     notifier.tell(Notice(Occasion.DONE, 0.0, "x" * 500_000))
     assert notifier.close() == ""
 
@@ -86,7 +86,7 @@ def test_nothing_of_a_command_that_hangs_is_left(tmp_path: Path) -> None:
     last.send(b"{}")
     wait_until((tmp_path / "last").exists, "it runs")
     last.close(0.1)
-    assert faults == ["it took over 5 s", "it had not ended when ralph did"]
+    assert faults == ["it took longer than 5 s", "it was still running when ralph ended"]
     for name in ("late", "last"):
         pid = int((tmp_path / name).read_text())
         wait_until(lambda pid=pid: not is_alive(pid), "what it started is gone")
@@ -105,9 +105,9 @@ def test_no_program_of_the_repositorys_is_taken_for_the_users(tmp_path: Path) ->
     repo = tmp_path / "repo"
     ears = listening(repo / "bin")
     path = f"{repo / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    notifier = Notifier(["notify"], env={**env(), "PATH": path}, workplace=repo)
+    notifier = Notifier(["notify"], env={**env(), "PATH": path}, repo_root=repo)
     notifier.tell(NOTICE)
-    assert "it cannot be started" in notifier.close()
+    assert "cannot start it" in notifier.close()
     assert ears.heard == []
 
 
@@ -220,4 +220,4 @@ def test_a_machine_without_room_for_a_thread_stops_nobody() -> None:
     finally:
         threading.stack_size(before)
     errands.close(1)
-    assert faults == ["it cannot be started: can't start new thread"]
+    assert faults == ["cannot start it: can't start new thread"]

@@ -2,120 +2,83 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-
-from ralph.core.events import (
-    IterationStarted,
-    SessionEnded,
-    Tag,
-    Text,
-    ToolEnd,
-    ToolOutput,
-    ToolStart,
-    ToolStatus,
-    Usage,
-)
-from ralph.ui.live import Backlog, Item
-
-BEGUN = IterationStarted(1, "s", "log")
-GONE = SessionEnded("s", "ok", "", "", degraded=False, exit_code=0, log="")
+from ralph.core.activity import CallEnd
+from ralph.core.events import ToolStart, ToolStatus
+from ralph.ui.live import Backlog, Taken
+from ralph.ui.render import Divider, FinishedCall, Paragraph, Said
 
 
-def words(number: int) -> Text:
-    return Text(Tag.AI, str(number))
+def words(number: int) -> Paragraph:
+    return Paragraph("agent", str(number), fleeting=True)
 
 
-def drawn(backlog: Backlog) -> list[Item]:
-    return [item for item, _, passed_over in backlog.take_all() if not passed_over]
+def call(number: int, status: ToolStatus = ToolStatus.OK, output: str = "") -> FinishedCall:
+    return FinishedCall(ToolStart(str(number), "Bash", {}), status, CallEnd("Bash", None, 0), None, output)
 
 
-def test_what_is_put_is_taken_in_its_order() -> None:
+def taken(backlog: Backlog) -> list[Said]:
+    found: list[Said] = []
+    while (next_one := backlog.take()) is not None:
+        found.append(next_one.said)
+    return found
+
+
+def put(backlog: Backlog, *said: Said, by_agent: bool = True) -> None:
+    for each in said:
+        backlog.put(each, by_agent=by_agent)
+
+
+def test_what_is_put_is_taken_in_its_order_with_the_name_of_who_says_it() -> None:
     backlog = Backlog()
-    backlog.put([BEGUN, words(1)], "a", 20)
-    backlog.put([words(2)], "b", 10)
-    assert [*backlog.take(2)] == [(BEGUN, "a", False), (words(1), "a", False)]
-    assert [*backlog.take(2)] == [(words(2), "b", False)]
+    put(backlog, Divider("iteration 1"), by_agent=False)
+    put(backlog, words(1), words(2))
+    assert len(backlog) == 3
+    assert backlog.take() == (Divider("iteration 1"), False, 0)
+    assert backlog.take() == (words(1), True, 0)
+    assert taken(backlog) == [words(2)]
+    assert backlog.take() is None
     assert backlog.left_out() == 0
 
 
-def test_of_too_many_those_that_tell_where_the_run_stands_are_never_left_out() -> None:
+def test_of_too_many_the_oldest_are_left_out_and_never_what_ralph_says() -> None:
     backlog = Backlog()
-    backlog.put([BEGUN, *map(words, range(2000)), Usage(total_tokens=5), GONE], "a", 100)
-    taken = drawn(backlog)
-    assert taken[0] == BEGUN
-    assert taken[-2:] == [Usage(total_tokens=5), GONE]
-    assert taken[-3] == words(1999)
-    assert len(taken) + backlog.left_out() == 2003
+    put(backlog, Divider("iteration 1"), by_agent=False)
+    put(backlog, *map(words, range(2000)))
+    put(backlog, Paragraph("ACTIONS", "many"), by_agent=False)
+    left: list[Taken] = []
+    while (each := backlog.take()) is not None:
+        left.append(each)
+    assert left[0] == (Divider("iteration 1"), False, 0)
+    assert left[-2].said == words(1999)
+    assert left[-1] == (Paragraph("ACTIONS", "many"), False, 2002 - len(left)), "what was left out came before it"
+    assert len(left) < 600
     assert backlog.left_out() == 0, "it is told once"
 
 
-def test_what_nobody_takes_is_not_held() -> None:
+def test_a_failed_call_and_a_plan_stay_where_others_are_left_out() -> None:
     backlog = Backlog()
-    for number in range(100):
-        backlog.put([Text(Tag.AI, f"{number:0100000}"), Usage(total_tokens=number)], "a", 100_100)
-    taken = drawn(backlog)
-    assert sum(isinstance(item, Text) for item in taken) < 50
-    assert sum(isinstance(item, Usage) for item in taken) == 100
-    backlog.put([words(1)], "b", 10)
-    assert [*backlog.take_all()] == [(words(1), "b", False)], "from then on it holds again"
-
-
-def test_what_is_left_out_can_still_be_counted_and_costs_next_to_nothing() -> None:
-    backlog = Backlog()
-    backlog.put([words(0)], "a", 5_000_000)
-    calls = [
-        event
-        for number in range(10)
-        for event in (
-            ToolStart(str(number), "Bash", {"command": "x" * 1000}),
-            ToolOutput(str(number), "one\ntwo"),
-            ToolEnd(str(number), ToolStatus.FAIL if number == 5 else ToolStatus.OK),
-        )
-    ]
-    backlog.put([*calls, Text(Tag.SYS, "a note")], "b", 10_000)
-    _, *taken = backlog.take_all()
-    assert [item for item, _, passed_over in taken if not passed_over] == [calls[17], Text(Tag.SYS, "a note")]
-    assert [type(item) for item, _, _ in taken[:-1]] == [type(event) for event in calls], "all, in their order"
-    assert taken[0][0] == ToolStart("0", "Bash", {})
-    assert taken[1][0] == ToolOutput("0", "\n\n")
-    assert backlog.left_out() == 29
+    failed, plan = call(1000, ToolStatus.FAIL), Paragraph("PLAN", "many calls")
+    put(backlog, plan, *map(call, range(1000)), failed, *map(call, range(1001, 3000)))
+    assert taken(backlog)[:2] == [plan, failed]
 
 
 def test_an_agent_that_fails_without_end_is_not_drawn_without_end() -> None:
     backlog = Backlog()
-    backlog.put([*(ToolEnd(str(number), ToolStatus.FAIL) for number in range(20_000)), GONE], "a", 100)
-    taken = drawn(backlog)
-    assert len(taken) < 2000
-    assert taken[-1] == GONE
-    assert len(taken) - 1 + backlog.left_out() == 20_000
+    put(backlog, *(call(number, ToolStatus.FAIL) for number in range(20_000)))
+    put(backlog, Paragraph("ACTIONS", "many"), by_agent=False)
+    left = taken(backlog)
+    assert len(left) < 1100
+    assert left[-1] == Paragraph("ACTIONS", "many")
+    put(backlog, *(call(number, ToolStatus.FAIL) for number in range(600)))
+    assert len(backlog) == 600, "from then on it holds again"
 
 
-def test_however_long_nobody_takes_no_more_is_held_than_a_view_ever_leaves() -> None:
+def test_what_is_long_is_not_held_in_numbers() -> None:
     backlog = Backlog()
-    backlog.put([words(0)], "a", 5_000_000)
-    for _ in range(300):
-        backlog.put([ToolEnd(str(number), ToolStatus.FAIL) for number in range(1000)], "a", 1000)
-    backlog.put([Usage(total_tokens=5), GONE], "b", 100)
-    taken = [*backlog.take_all()]
-    assert len(taken) < 110_000
-    assert [item for item, _, _ in taken[-2:]] == [Usage(total_tokens=5), GONE]
-    shown = sum(isinstance(item, ToolEnd) and not passed_over for item, _, passed_over in taken)
-    assert 1 + shown + backlog.left_out() >= 300_001
-
-
-def test_one_puts_while_another_takes() -> None:
-    backlog = Backlog()
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        putting = threading.Thread(target=lambda: [backlog.put([words(n)], "a", 1000) for n in range(20_000)])
-        putting.start()
-        taken = 0
-        while putting.is_alive():
-            taken += len([*backlog.take(50)])
-        putting.join()
-    finally:
-        sys.setswitchinterval(before)
-    taken += len([*backlog.take_all()])
-    assert taken + backlog.left_out() == 20_000
+    put(backlog, *(Paragraph("agent", f"{number:0100000}", fleeting=True) for number in range(100)))
+    put(backlog, *(call(number, output="x" * 100_000) for number in range(100)))
+    held = taken(backlog)
+    assert 10 < len(held) < 50
+    assert backlog.left_out() == 200 - len(held)
+    put(backlog, words(1))
+    assert taken(backlog) == [words(1)]

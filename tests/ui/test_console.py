@@ -38,8 +38,8 @@ from ralph.core.events import (
 )
 from ralph.core.records import to_json
 from ralph.ui.console import Console, json_screen
+from ralph.ui.output import Output
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Output
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.rows import rows
 from tests.support.terminal import read_terminal
@@ -91,11 +91,14 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
     shown(*every_event(text), detail=Detail.VERBOSE).encode("utf-8")
 
 
+@pytest.mark.spec("1.4.2-a")
+@pytest.mark.spec("2.5-l", "2.12-d", "2.14-c")
 @rows(
     ("event", "text"),
     [
         (Text(Tag.AI, "one\ntwo"), "agent      one\n           two\n"),
         (Text(Tag.SYS, "undone"), "note       undone\n"),
+        (Text(Tag.PROMPT, "one\ntwo " + "x" * 1000), f"prompt     one two {'x' * 151}…\n"),
         (Text(Tag.USER, "hello"), ""),
         (Text(Tag.TOOL, "hello"), ""),
         (ToolStart("1", "Bash", {"command": "ls", "description": "List"}), "Bash       ls\n"),
@@ -115,22 +118,22 @@ def test_whatever_an_event_says_can_be_written_in_utf8(text: str) -> None:
             RateLimited("allowed_warning", None, "five_hour", 0.834),
             "quota      nearly used up (five hour, 83 % used)\n",
         ),
-        (ApiRetry(2, 529, "x"), "retry      the API answered 529; the agent tries again (2)\n"),
-        (ApiRetry(2, None, "x"), "retry      the API answered nothing; the agent tries again (2)\n"),
+        (ApiRetry(2, 529, "x"), "retry      the API answered 529; the agent retries (try 2)\n"),
+        (ApiRetry(2, None, "x"), "retry      the API answered nothing; the agent retries (try 2)\n"),
         (TurnEnded(False, "success", "fine", None), ""),
         (TurnEnded(True, "error_max_turns", "", None), "error      error_max_turns\n"),
         (CheckEnded(0, 65.0, "long output"), "check      green in 1m05s\n"),
         (
             CheckEnded(None, 1.0, "why\n"),
-            "check      red (ran out of time) in 1.0s: DONE is withdrawn\n           why\n",
+            "check      red (ran out of time) in 1.0s: DONE rejected\n           why\n",
         ),
-        (CheckEnded(2, 1.0, "why\n"), "check      red (exit 2) in 1.0s: DONE is withdrawn\n           why\n"),
+        (CheckEnded(2, 1.0, "why\n"), "check      red (exit 2) in 1.0s: DONE rejected\n           why\n"),
         (Waiting("quota", 1_794_790_100.0), "waiting    until 09:48:20 JST: quota\n"),
         (Waiting("quota", 1_794_790_100.0 + 86400), "waiting    until 2026-11-17 09:48:20 JST: quota\n"),
         (Waiting("paused", None), "waiting    paused\n"),
-        (Guided(2, "use tabs", "received"), "guidance   2: use tabs (the next session is told)\n"),
+        (Guided(2, "use tabs", "received"), "guidance   2: use tabs (the next session will read it)\n"),
         (Guided(2, "use tabs", "acknowledged"), "guidance   2: acknowledged\n"),
-        (Guided(2, "use tabs", "dropped"), "guidance   2: never acknowledged; it is not told any more\n"),
+        (Guided(2, "use tabs", "dropped"), "guidance   2: never acknowledged; ralph stops sending it\n"),
     ],
 )
 def test_an_event_is_shown_as(event: Event, text: str) -> None:
@@ -153,6 +156,8 @@ def ended(*events: Event, detail: Detail = Detail.NORMAL) -> str:
     ]
 
 
+@pytest.mark.spec("1.10-d")
+@pytest.mark.spec("2.14-d")
 def test_the_first_thought_is_shown_as_the_plan() -> None:
     text = shown(
         Text(Tag.THINK, "First,\n\n  look\n"), Text(Tag.THINK, "Hm.\nWell."), Text(Tag.THINK, "**Plan**\n1. go")
@@ -170,6 +175,7 @@ def test_of_a_long_plan_six_lines_are_shown_and_all_of_them_verbosely() -> None:
     assert "           9. step\n" in shown(steps, detail=Detail.VERBOSE)
 
 
+@pytest.mark.spec("2.1-i")
 def test_a_session_ends_with_what_it_did_and_used() -> None:
     events = (
         ToolStart("1", "read", {}),
@@ -189,6 +195,7 @@ def test_a_session_ends_with_what_it_did_and_used() -> None:
     )
 
 
+@pytest.mark.spec("2.14-e")
 @pytest.mark.parametrize(
     ("usage", "text"),
     [
@@ -204,6 +211,7 @@ def test_a_report_says_only_what_was_told(usage: Usage, text: str) -> None:
     assert ended(usage) == f"REPORT     {text}\n"
 
 
+@pytest.mark.spec("2.8-e", "2.14-fj")
 @pytest.mark.parametrize(
     "events",
     [(), (Text(Tag.AI, "Plan: x"),), (Usage(model="gpt"),), (ToolStart("1", "StructuredOutput", {}),), (Meta({}),)],
@@ -241,6 +249,7 @@ def test_a_duration_is_taken_from_the_stamps_where_there_are_any() -> None:
         assert stream.getvalue().endswith(f"ACTIONS    shell 1: 1 ok{said}\n")
 
 
+@pytest.mark.spec("2.14-i")
 def test_verbosely_every_call_tells_how_it_ended() -> None:
     start, said = ToolStart("1", "Bash", {"command": "ls"}), ToolOutput("1", "a\nb\n")
     ok, failed = ToolEnd("1", ToolStatus.OK, 2500), ToolEnd("1", ToolStatus.FAIL)
@@ -285,10 +294,10 @@ def test_a_claim_is_shown_as_a_claim() -> None:
     assert shown(IterationEnded(3, "DONE", "0" * 40, None, None, "DONE")).startswith("summary    claims DONE\n")
 
 
-def test_a_failed_tool_shows_its_first_lines() -> None:
+def test_a_failed_tool_shows_its_last_lines() -> None:
     output = "\n".join(f"line {number}" for number in range(100))
     start, said, end = ToolStart("1", "Bash", {}), ToolOutput("1", output), ToolEnd("1", ToolStatus.FAIL)
-    assert "Bash failed:\n           line 0\n" in shown(start, said, end)
+    assert "Bash failed:\n           line 92\n" in shown(start, said, end)
     assert len(shown(start, said, end).splitlines()) < 12
     assert "line 99" in shown(start, said, end, detail=Detail.VERBOSE)
 
@@ -352,9 +361,9 @@ def test_a_wait_is_counted_down_in_place_or_said_once(redraws: bool) -> None:
             console.tick(now, keys=True, redraws=redraws)
         console.end_wait()
         said = read_terminal(reader.fileno()).decode()
-    assert said.count("left · `ralph wake` or w: go on now") == (3 if redraws else 1)
+    assert said.count("left · `ralph wake` or w: continue now") == (3 if redraws else 1)
     assert ("\x1b" in said) is redraws
-    assert redraws or said.endswith("1:30 left · `ralph wake` or w: go on now\r\n")
+    assert redraws or said.endswith("1:30 left · `ralph wake` or w: continue now\r\n")
 
 
 @pytest.mark.parametrize("when", [0.0, 1e10, 1e13, 9e15])

@@ -29,10 +29,10 @@ from ralph.core.guidance import Act, Steering
 from ralph.core.limits import Limits
 from ralph.core.usage import Spend
 from ralph.ui.console import Console
-from ralph.ui.footer import Bit, RunKeys
 from ralph.ui.live import LiveRun, LiveTerminal, LiveView
+from ralph.ui.output import Output
 from ralph.ui.render import Detail
-from ralph.ui.terminal import Output
+from ralph.ui.run_keys import RunControls, RunKeys
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.terminal import Screen
 from tests.support.waiting import wait_until
@@ -51,12 +51,14 @@ class Stage:
         self.ends = 0
         self.continued = 0
         stream = os.fdopen(theirs, "w", closefd=False)
-        outlet = Output(stream, patience=0.5)
-        reins = RunKeys(Bit(self.asked.append, Steering(list), self._end, lambda: self.ends > 0), detail)
-        ground = LiveTerminal(outlet, stream, stream, colour=True, continued=lambda: self.continued, suspend=self._end)
+        output = Output(stream, timeout=0.5)
+        reins = RunKeys(RunControls(self.asked.append, Steering(list), self._end, lambda: self.ends > 0), detail)
+        live_terminal = LiveTerminal(
+            output, stream, stream, colour=True, continued=lambda: self.continued, suspend=self._end
+        )
         course = LiveRun(Limits(iterations=9), Spend(), "/repo", lambda: 61.0, time.time)
-        self.outlet = outlet
-        self.view = LiveView(ground, course, reins, Console(outlet if plain is None else Output(plain)))
+        self.output = output
+        self.view = LiveView(live_terminal, course, reins, Console(output if plain is None else Output(plain)))
 
     def _end(self) -> None:
         self.ends += 1
@@ -115,10 +117,11 @@ def test_events_scroll_above_a_status_that_stays() -> None:
         place.view.say("ralph", "begins")
         place.show(BEGUN, Text(Tag.AI, "hello"), ToolStart("1", "Bash", {"command": "make /repo/x"}))
         place.shows("Bash make x")
-        assert place.look()[-1].startswith("iteration 1 of 9 · 1m01s · Bash make x")
+        assert place.look()[-2][2:].startswith("Bash make x ")
+        assert place.look()[-1] == "iteration 1 of 9 ░░░░░░░░░░░░░░░░ · 1m01s"
         place.show(ToolEnd("1", ToolStatus.OK, 2500), Usage(total_tokens=5000, context_pct=50.0))
         place.shows("✓ Bash     make x  2.5s")
-        place.shows("context █████░░░░░ 50 %")
+        place.shows("50 %")
         place.show(GONE)
         place.view.say("result", "done")
         assert place.close()[-4:] == [
@@ -165,14 +168,14 @@ def test_a_view_that_breaks_gives_way_to_plain_lines() -> None:
         place.show(ToolStart("1", "Bash", Trap()))
         wait_until(lambda: not place.view.is_live, "the end of the view")
         place.show(Text(Tag.AI, "after"))
-        place.show(*(Text(Tag.USER, "") for _ in range(600)))
+        place.show(Text(Tag.AI, "chatter"))
         place.view.say("result", "done")
         shown = place.close()
         assert [row for row in shown if row][-5:] == [
             "agent      before",
-            "note       the live view has broken (RuntimeError('no item')); plain lines go on",
+            "note       the live view failed (RuntimeError('no item')); using plain text",
             "agent      after",
-            "           … 100 events left out; all is in the log",
+            "agent      chatter",
             "result     done",
         ]
         assert place.screen.is_as_a_shell_expects
@@ -185,7 +188,7 @@ def test_a_view_that_breaks_takes_nothing_with_it() -> None:
         wait_until(lambda: not place.view.is_live, "the end of the view")  # closed sooner, it is whole
         place.view.say("result", "done")
         shown = [row for row in place.close() if row]
-        assert shown[-5].startswith("note       the live view has broken")
+        assert shown[-5].startswith("note       the live view failed")
         assert shown[-4].startswith("── iteration 1 ")
         assert shown[-3:] == ["agent      before", "agent      after", "result     done"]
 
@@ -201,7 +204,7 @@ def test_a_terminal_that_hangs_up_is_no_fault() -> None:
             place.show(Text(Tag.AI, "nobody reads this"))
         place.view.close()
         assert not place.view.is_live
-        assert place.outlet.closed
+        assert place.output.closed
         assert "broken" not in lines.getvalue()
 
 
@@ -248,10 +251,10 @@ def test_calls_that_are_open_are_known_also_if_their_like_was_left_out() -> None
     with stage(columns=120) as place:
         calls = [ToolStart(str(number), "Bash", {"command": f"call {number}"}) for number in range(1000)]
         ends = [ToolEnd(str(number), ToolStatus.OK, 1) for number in range(1000) if number != 999]
-        place.show(BEGUN, *calls, *ends, *(Text(Tag.USER, "") for _ in range(1000)))
+        place.show(BEGUN, *calls, *ends, *(Text(Tag.AI, "chatter") for _ in range(1000)))
         place.shows("events left out")
-        wait_until(lambda: place.look()[-1].startswith("iteration 1 of 9 · 1m01s · Bash call 999 "), "the open call")
-        assert "more)" not in place.look()[-1]
+        wait_until(lambda: " Bash call 999 " in place.look()[-2], "the open call")
+        assert place.look()[-3].startswith("────"), "no other call is open"
 
 
 @pytest.mark.parametrize("end", [[], [ToolStart("1", "Bash", {}), GONE]])
@@ -270,20 +273,21 @@ def test_that_something_was_left_out_is_said_before_what_sums_it_up(end: list[Ev
 def test_a_verdict_is_not_told_as_a_call_also_if_its_beginning_was_left_out() -> None:
     with stage() as place:
         verdict = ToolStart("v", "StructuredOutput", {"summary": "half of it"})
-        place.show(BEGUN, verdict, *(Text(Tag.USER, "") for _ in range(1000)), ToolEnd("v", ToolStatus.OK, 1), GONE)
+        place.show(
+            BEGUN, verdict, *(Text(Tag.AI, "chatter") for _ in range(1000)), ToolEnd("v", ToolStatus.OK, 1), GONE
+        )
         place.view.say("result", "done")
         place.close()
         assert "events left out" in place.screen.text
         assert "StructuredOutput" not in place.screen.text
 
 
-def test_in_brief_no_plan_is_shown_of_what_is_left_out_either() -> None:
+def test_in_brief_nothing_is_left_out_for_nothing_was_to_be_shown() -> None:
     with stage(detail=Detail.QUIET) as place:
-        place.show(BEGUN, Text(Tag.THINK, "Plan: many words"), *(Text(Tag.USER, "") for _ in range(1000)), GONE)
+        place.show(BEGUN, Text(Tag.THINK, "Plan: many words"), *[Text(Tag.AI, "chatter")] * 1000, GONE)
         place.view.say("result", "done")
         place.close()
-        assert "events left out" in place.screen.text
-        assert "many words" not in place.screen.text
+        assert [row for row in place.screen.text.split("\n") if row and "──" not in row] == ["result     done"]
 
 
 def test_an_agent_that_fails_without_end_before_a_terminal_that_is_held_still_is_told_in_few_lines() -> None:
@@ -297,7 +301,7 @@ def test_an_agent_that_fails_without_end_before_a_terminal_that_is_held_still_is
             place.show(*(ToolStart(name, "Bash", {}) for name in names))
             place.show(*(ToolEnd(name, ToolStatus.FAIL, 1) for name in names))
             time.sleep(0.1)  # as long as a turn of the view's
-        place.show(Text(Tag.USER, ""), GONE)
+        place.show(Text(Tag.AI, "chatter"), GONE)
         termios.tcflow(place.theirs, termios.TCOON)
         place.view.say("result", "done")
         place.shows("result     done")

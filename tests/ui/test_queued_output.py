@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from ralph.ui.terminal import Output, QueuedOutput
+from ralph.ui.output import Output, QueuedOutput
 
 LINES = [b"%06d %s\n" % (number, b"x" * 1000) for number in range(1000)]  # far more than a pipe holds
 
@@ -33,7 +33,7 @@ def test_who_does_not_read_holds_nobody_up_and_finds_all_of_it_later() -> None:
         began = time.monotonic()
         for line in LINES:
             relay.write_bytes(line)
-        assert time.monotonic() - began < 30, "an outlet would wait for a minute"
+        assert time.monotonic() - began < 30, "an output would wait for a minute"
         found: list[bytes] = []
         reading = read(reader, found, len(LINES) + 1)
         relay.finish()

@@ -45,7 +45,7 @@ _SUBSCRIBER = {"anthropic-beta": "oauth-2025-04-20"}
 _NO_KEY = ModelError(
     "Not logged in · Please run /login",
     "authentication_failed",
-    advice="no key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or log in with Claude Code (`claude`, then /login)",
+    advice="no API key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or log in: `claude`, then /login",
 )
 
 
@@ -120,7 +120,7 @@ class Manner:
     """Empty: as the model's entry in the catalogue says."""
 
     thinking: int | None
-    """MAX_THINKING_TOKENS; only heeded by models that think by budget."""
+    """MAX_THINKING_TOKENS; only for models with a thinking budget."""
 
     retries: int
     timeout: float
@@ -139,7 +139,7 @@ class Manner:
 
 
 class AnthropicModel:
-    """One model of Anthropic's, or of whoever answers at ANTHROPIC_BASE_URL."""
+    """One model of Anthropic's, or of the server at ANTHROPIC_BASE_URL."""
 
     def __init__(self, name: str, key: ApiKey, manner: Manner) -> None:
         self.name = name
@@ -219,13 +219,13 @@ class AnthropicModel:
                 auth_token=None if by_api_key else self._key.secret,
                 base_url=self._manner.base_url or None,
                 timeout=self._manner.timeout,
-                max_retries=0,  # the SDK would wait in silence; whoever reads our stream is to know
+                max_retries=0,  # the SDK would wait silently, but readers of our stream should know
                 default_headers=_SUBSCRIBER if self._key.kind == "subscription" else None,
             )
         return self._client
 
     def _told(self, info: Mapping[str, object] | None) -> Iterator[QuotaTold]:
-        """Tell of the quota when there is news."""
+        """Report the quota when it changes."""
         if info is not None and info != self._quota:
             self._quota = info
             yield QuotaTold(info)
@@ -248,7 +248,7 @@ class AnthropicModel:
         parameters: dict[str, object] = {"output_config": {"effort": effort}} if effort else {}
         wanted = self._manner.thinking
         match entry.thinks:
-            case "adaptive":  # MAX_THINKING_TOKENS is not heeded, not even 0 (2.1.325)
+            case "adaptive":  # MAX_THINKING_TOKENS has no effect, not even 0 (2.1.325)
                 return {"thinking": {"type": "adaptive"}, **parameters}
             case "budget" | "unknown":
                 budget = _MOST_THINKING if wanted is None and entry.thinks == "budget" else wanted or 0

@@ -22,7 +22,7 @@ Thinks = Literal["adaptive", "budget", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """A tool as the model is told of it."""
+    """A tool as the model sees it."""
 
     name: str
     description: str
@@ -71,7 +71,7 @@ class MessageEnd:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """The model could not be had; it is asked again after a pause."""
+    """The model was not available; the request is repeated after a pause."""
 
     attempt: int
     most: int
@@ -101,13 +101,13 @@ class ModelError(Exception):
         self.status = facts.pop("status", None)
         self.terminal_reason = str(facts.pop("terminal_reason", "api_error"))
         self.advice = str(facts.pop("advice", ""))
-        """One line for whoever reads stderr."""
+        """One line for stderr."""
         self.facts = facts
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a result says of a model besides its usage."""
+    """A result's facts about a model, apart from its usage."""
 
     context_window: int
     max_output: int

@@ -45,7 +45,7 @@ class ModelFault:
 
     @property
     def quota(self) -> Mapping[str, object] | None:
-        """The subscription's window, where there is one and it is told."""
+        """The subscription's quota, if the answer reports one."""
         return quota(self.headers, self.status) if self.by_subscription else None
 
     @property
@@ -174,7 +174,7 @@ def _rate_limited(fault: ModelFault) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A credential; a subscription's token is sent like a bearer token, and is told of its quota."""
+    """A credential; a subscription's token is sent like a bearer token, and its answers report the quota."""
 
     kind: Literal["none", "bearer", "api-key", "subscription"]
     secret: str = ""

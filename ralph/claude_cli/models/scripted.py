@@ -66,7 +66,7 @@ def _read(path: Path) -> list[list[list[Block]]]:
     except OSError as error:
         raise UsageError(f"cannot read the script {path}: {error.strerror}") from error
     except ValueError as error:
-        raise UsageError(f"{path}: not JSON: {error}") from error
+        raise UsageError(f"cannot read the script {path}: not valid JSON: {error}") from error
     return [[_turn(path, turn) for turn in _list(path, session)] for session in _list(path, script)]
 
 

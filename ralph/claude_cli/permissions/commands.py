@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.desk import Access, Desk
 from ralph.claude_cli.permissions.harmless import (
     CHANGES,
     FIND_ACTS,
@@ -40,7 +40,7 @@ NEEDS_APPROVAL = "This command requires approval"
 
 
 def unwrapped(part: ShellCommand) -> ShellCommand:
-    """The command inside `timeout 5 …`, `nohup …` and the like, if nothing else stands there."""
+    """Return the command inside `timeout 5 …`, `nohup …` or similar, if there is nothing else."""
     words = part.words
     while words and words[0] in WRAPPERS:
         drop = 2 if words[0] == "timeout" else 1
@@ -163,7 +163,7 @@ def dangerous_removal(command: str, desk: Desk) -> Denied | None:
 
 
 def _bare(part: ShellCommand) -> ShellCommand:
-    """What `unwrapped` gives, and whatever is redirected besides."""
+    """Return what `unwrapped` returns, without redirections."""
     return unwrapped(replace(part, redirections=()))
 
 
@@ -261,7 +261,7 @@ def _judge_redirection(
         return Denied("Contains simple_expansion", "other", "Contains simple_expansion")
     path = desk.locate(redirection.target)
     inside = all(
-        not desk.refusal(found, "write to" if redirection.writes else "read from")
+        not desk.refusal(found, Access.WRITE if redirection.writes else Access.READ)
         for place in places
         for found in paths_of(redirection.target, place, desk)
     )
@@ -283,7 +283,7 @@ def _may_be_option(word: str, place: Path) -> bool:
 
 
 def _is_strange_repository(place: Path, desk: Desk) -> bool:
-    """Tell whether git would heed settings that came along with the files: they may name programs to run."""
+    """Tell whether git would use settings that came with the files: they may name programs to run."""
     if place != desk.cwd or not place.is_relative_to(desk.start):
         return True
     for folder in (place, *place.parents):
@@ -311,7 +311,7 @@ def _outside(part: ShellCommand, places: Sequence[Path], desk: Desk, verb: str) 
             return Denied(NEEDS_APPROVAL, "other", NEEDS_APPROVAL)
         for path in paths:
             writes = name in CHANGES and not (name == "sed" and is_harmless(part))
-            if desk.refusal(path, "write to" if writes else "read from"):
+            if desk.refusal(path, Access.WRITE if writes else Access.READ):
                 return _blocked(f"{name} in", path.resolve(), verb, desk)
             if writes and is_sensitive(path, desk):
                 return Denied(f"{name} in '{path}' needs approval. {_inside(desk)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from ralph.claude_cli.desk import Desk
+from ralph.claude_cli.desk import Access, Desk
 from ralph.claude_cli.options import BadUsage
 from ralph.claude_cli.permissions.commands import allowing_rule, dangerous_removal, judge, matching_rule, rule_on_files
 from ralph.claude_cli.permissions.harmless import is_sensitive
@@ -57,7 +57,7 @@ class Permissions:
     notes: tuple[str, ...] = ()
 
     def removed(self, names: Iterable[str]) -> frozenset[str]:
-        """The tools that are denied whole: the model is not even told of them."""
+        """The tools that are denied completely: the model does not see them."""
         return frozenset(name for name in names if any(rule.is_whole for rule in self._rules("deny", name)))
 
     @property
@@ -109,7 +109,7 @@ class Permissions:
         if self._covering("ask", ["Read", tool], path):
             said = f"Claude requested permissions to read from {path}, but you haven't granted it yet."
             return self._asked(tool, Denied(said, "rule"))
-        if denied := self._outside(tool, path, "read from", desk):
+        if denied := self._outside(tool, path, Access.READ, desk):
             return denied
         rule = self._covering("allow", ["Read", tool], path)
         return Allowed("rule", rule.source) if rule and self.mode != "bypassPermissions" else Allowed("mode")
@@ -117,7 +117,7 @@ class Permissions:
     def _decide_writing(self, tool: str, path: Path, desk: Desk) -> Allowed | Denied:
         if against := self._covering("deny", ["Read"], path):
             return _by_rule(_COVERED if tool == "Edit" else _DENIED_FOLDER, against, is_rejection=True)
-        # claude 2.1.325 heeds only Edit(...) for both tools, which leaves a Write(...) in vain: here each one holds.
+        # claude 2.1.325 uses only Edit(...) for both tools and ignores Write(...); here each one counts.
         if against := self._covering("deny", _WRITERS, path):
             return _by_rule(_DENIED_FOLDER, against, is_rejection=True)
         asked = Denied(f"Claude requested permissions to write to {path}, but you haven't granted it yet.")
@@ -125,7 +125,7 @@ class Permissions:
             return self._asked(tool, asked)
         if self.mode == "plan":
             return Denied(f"Cannot write to {path} while in plan mode.", "mode")
-        if denied := self._outside(tool, path, "write to", desk):
+        if denied := self._outside(tool, path, Access.WRITE, desk):
             return denied
         if self.mode == "bypassPermissions":
             return Allowed("mode")
@@ -144,11 +144,11 @@ class Permissions:
             return self._asked(tool, Denied(said, "rule"))
         return Allowed()
 
-    def _outside(self, tool: str, path: Path, verb: str, desk: Desk) -> Denied | None:
-        refusal = desk.refusal(path, verb)
+    def _outside(self, tool: str, path: Path, access: Access, desk: Desk) -> Denied | None:
+        refusal = desk.refusal(path, access)
         if refusal is None:
             return None
-        kind = "safetyCheck" if refusal.link and verb == "write to" else "workingDir"
+        kind = "safetyCheck" if refusal.link and access is Access.WRITE else "workingDir"
         return self._asked(tool, Denied(refusal.message, kind, refusal.link or _OUTSIDE))
 
     def _asked(self, tool: str, denied: Denied) -> Denied:

@@ -34,7 +34,7 @@ NO_FILES = frozenset({
     ":", "[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true", "type",
     "uname", "wait", "which",
 })  # fmt: skip
-"""Programs that open none of the files they are told of."""
+"""Programs that open none of the files in their arguments."""
 
 UNMOVED = NO_FILES - {"[", "test", "type"}
 """Programs that look only, whatever a variable puts in place of a word of theirs."""
@@ -158,7 +158,7 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """What a program is told: the words that are no options, the files that options name, the options' letters."""
+    """A program's arguments: the words that are not options, the files that options name, the options' letters."""
 
     operands: tuple[str, ...]
     files: tuple[str, ...]

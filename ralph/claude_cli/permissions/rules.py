@@ -120,7 +120,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The call must not run; `message` is what the model is told, the rest what the events say besides."""
+    """The call must not run; `message` is for the model, the rest for events."""
 
     message: str
     reason_type: str = ""
@@ -130,7 +130,7 @@ class Denied:
 
     source: Source = "config"
     is_rejection: bool = False
-    """The model is told in the form of a rejected call."""
+    """The model gets it as a rejected call."""
 
 
 @dataclass(frozen=True, slots=True)

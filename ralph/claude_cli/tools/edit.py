@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ralph.claude_cli.desk import Desk, ToolResult, crashed, exists, failed, in_node_words, missing, rejected
+from ralph.claude_cli.desk import Access, Desk, ToolResult, crashed, exists, failed, in_node_words, missing, rejected
 from ralph.claude_cli.schemas import flag_argument, schema, text_argument
 from ralph.claude_cli.tools.read import BYTE_ORDER_MARK, TextFile, read_text_file, refusal_to_write, write_text_file
 from ralph.core.errors import DiskError
 
 _CONTEXT = 3
 _COMPARED = 1500
-"""Lines beyond which a changed middle is told as one replacement: comparing takes their product."""
+"""Lines beyond which a changed middle is one replacement: comparing takes their product."""
 
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 """At the beginning of a line they are shown as two spaces each: patches are for people."""
@@ -120,7 +120,7 @@ class Write:
         """Write the file."""
         given = text_argument(arguments, "file_path")
         path = desk.locate(given)
-        if refusal := desk.refusal(path, "write to"):
+        if refusal := desk.refusal(path, Access.WRITE):
             return failed(refusal.message)
         try:
             return self._write(given, path, text_argument(arguments, "content"), desk)
@@ -221,7 +221,7 @@ class Edit:
         path = desk.locate(given)
         if path.suffix.lower() not in _MARKDOWN:
             new = _TRAILING.sub("", new)
-        if refusal := desk.refusal(path, "write to"):
+        if refusal := desk.refusal(path, Access.WRITE):
             return failed(refusal.message)
         if old == new:
             return rejected("No changes to make: old_string and new_string are exactly the same.")
@@ -254,7 +254,7 @@ def _change(given: str, path: Path, old: str, new: str, desk: Desk, *, every: bo
         return rejected(refusal)
     found = old if old in file.text else find_loosely(file.text, old)
     if not found:
-        # A file that changed meanwhile may still hold the text; only where it does not is the change to blame.
+        # A file that has changed since may still contain the text; only if it does not, the change is the reason.
         return rejected(CHANGED if desk.has_changed(path) else f"String to replace not found in file.\nString: {old}")
     if (matches := file.text.count(found)) > 1 and not every:
         return rejected(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.claude_cli.desk import Desk, ToolResult, failed, format_size, in_node_words, missing, rejected
+from ralph.claude_cli.desk import Access, Desk, ToolResult, failed, format_size, in_node_words, missing, rejected
 from ralph.claude_cli.schemas import flag_argument, number_argument, schema, text_argument
 from ralph.system.files import replace_file
 
@@ -137,7 +137,7 @@ class Read:
         """Show the file."""
         given = text_argument(arguments, "file_path")
         path = desk.locate(given)
-        if refusal := desk.refusal(path, "read from"):
+        if refusal := desk.refusal(path, Access.READ):
             return failed(refusal.message)
         try:
             status = path.stat()
@@ -147,7 +147,7 @@ class Read:
             return failed(in_node_words(error, "open", path))
         if stat.S_ISDIR(status.st_mode):
             return failed(f"EISDIR: illegal operation on a directory, read '{path}'")
-        if not stat.S_ISREG(status.st_mode):  # a pipe would hold the session for ever, a device never end
+        if not stat.S_ISREG(status.st_mode):  # a pipe would block for ever, a device never end
             return rejected(
                 f"Cannot read '{path}': this path names a device or process file that this tool does not read."
             )

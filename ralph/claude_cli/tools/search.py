@@ -5,7 +5,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ralph.claude_cli.desk import Desk, ToolResult, failed, kept_in_file, rejected
+from ralph.claude_cli.desk import Access, Desk, ToolResult, failed, kept_in_file, rejected
 from ralph.claude_cli.permissions.rules import base_of
 from ralph.claude_cli.schemas import flag_argument, number_argument, schema, text_argument
 from ralph.claude_cli.tools.ripgrep import Cut, Search, SearchError, changed_at, raw_text, shown_path
@@ -66,7 +66,7 @@ class Grep:
             return rejected(fault)
         given = text_argument(arguments, "path")
         place = desk.locate(given or ".")
-        if refusal := desk.refusal(place, "read from"):
+        if refusal := desk.refusal(place, Access.READ):
             return failed(refusal.message)
         if not place.exists():
             return failed(f"Path does not exist: {given}. Note: your current working directory is {desk.cwd}.")
@@ -292,7 +292,7 @@ class GlobTool:
             root, pattern = Path(base), pattern[len(base) :].lstrip("/")
         else:
             root = desk.locate(given or ".")
-        if refusal := desk.refusal(root, "read from"):
+        if refusal := desk.refusal(root, Access.READ):
             return failed(refusal.message)
         if not base and not root.exists():
             return failed(f"Directory does not exist: {given}. Note: your current working directory is {desk.cwd}.")

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from ralph.core import ndjson
 from ralph.core.errors import RepoError
+from ralph.core.reason import Cause, Reason
 from ralph.core.text import exit_words
 from ralph.git.command import GitKilled, git_output
-from ralph.queue.goals import MergeMode
+from ralph.queue.goals import BatchGoal, MergeMode, front_matter_of
 from ralph.queue.merge import trees
 from ralph.queue.merge.vet import ENVRC, Findings, changes_envrc, secrets_on_the_way, vet
 from ralph.queue.repos.mirror import Base, Mirror
@@ -23,7 +24,7 @@ from ralph.queue.repos.remote import Unreachable
 from ralph.system.files import make_private_directory, remove_tree
 from ralph.system.leash import Leashed
 
-_ROUNDS = 8
+ROUNDS = 8
 """How often the base may move under a check before the goal gives way."""
 
 _SCRIPTS = (".ralph/setup", ".ralph/check")
@@ -61,8 +62,8 @@ class MergeJob:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeKit:
-    """What merging needs of others."""
+class MergeContext:
+    """What a merge needs from the worker."""
 
     check: Callable[[Path], CheckOutcome]
     """Runs `.ralph/setup`, if there is one, and the check in a clean checkout; both are the base's there."""
@@ -72,11 +73,10 @@ class MergeKit:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """It is where it should be; `how` says in a line where that is."""
+    """The work is where it should be; `why` says where that is."""
 
     commit: str
-    how: str
-    mode: MergeMode = MergeMode.DIRECT
+    why: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The base has moved so that both cannot be had."""
+    """The base has moved and conflicts with the work."""
 
     paths: tuple[str, ...]
     log: str
@@ -146,7 +146,7 @@ class Stopped:
 Outcome = Merged | Nothing | Conflict | Red | Tampered | Unresolved | Sensitive | Refused | OutOfReach | Stopped
 
 
-def merge_work(job: MergeJob, kit: MergeKit) -> Outcome:
+def merge_work(job: MergeJob, context: MergeContext) -> Outcome:
     """Bring the branch's work to where its mode says.
 
     Only `direct` checks again: it alone changes the base. What the other modes hand over was proven by its run.
@@ -154,26 +154,26 @@ def merge_work(job: MergeJob, kit: MergeKit) -> Outcome:
     try:
         match job.mode:
             case MergeMode.DIRECT:
-                return _merge_directly(job, kit)
+                return _merge_directly(job, context)
             case MergeMode.NONE:
                 tip = _tip(job)
-                return Merged(tip, f"kept as {job.branch} in {job.mirror.path}", job.mode)
+                return Merged(tip, Reason(cause=Cause.KEPT, branch=job.branch, place=str(job.mirror.path)))
             case MergeMode.BRANCH | MergeMode.PR:
                 return _hand_over(job)
     except (Unreachable, GitKilled) as fault:
         return OutOfReach(fault.message)
 
 
-def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
-    for turn in range(_ROUNDS):
-        if kit.interrupted():
+def _merge_directly(job: MergeJob, context: MergeContext) -> Outcome:
+    for turn in range(ROUNDS):
+        if context.interrupted():
             return Stopped()
         job.mirror.refresh()
         base = job.mirror.base(job.branch)
         made = _squash(job, base)
         if not isinstance(made, _Squash):
             return made
-        unproven = _prove(job, kit, base, made)
+        unproven = _prove(job, context, base, made)
         if unproven is not None:
             return unproven
         trees.require_same_tree(job.mirror.bare, made.tree, made.commit)
@@ -181,21 +181,22 @@ def _merge_directly(job: MergeJob, kit: MergeKit) -> Outcome:
             case Accepted():
                 # Not if it has moved on already: a refresh by another goal may have been faster.
                 job.mirror.bare.run("update-ref", f"refs/heads/{base.branch}", made.commit, base.tip)
-                return Merged(made.commit, f"merged to {base.branch}{_worth_a_look(job, base, made.tree)}")
+                look_at = _worth_a_look(job, base, made.tree)
+                return Merged(made.commit, Reason(cause=Cause.MERGED, branch=base.branch, paths=look_at))
             case Rejected(reason, by_rule, closed):
                 hint = "; merge it yourself, or use --merge pr" if closed else ""
                 return Refused(f"{reason}{hint}", by_rule)
             case Moved():
-                kit.pause(0.1 * turn)
-    return Refused(f"the base of {job.mirror.upstream.shown} moved {_ROUNDS} times while the work was checked")
+                context.pause(0.1 * turn)
+    return Refused(f"the main branch of {job.mirror.upstream.shown} moved {ROUNDS} times during the check")
 
 
-def landed_already(job: MergeJob) -> Merged | None:
-    "The merge of this very run, if somebody has pushed it before."
+def merged_already(job: MergeJob) -> Merged | None:
+    """The merge of this very run, if somebody has pushed it before."""
     job.mirror.refresh()
     base = job.mirror.base(job.branch)
-    commit = trees.landed(job.mirror.bare, base.tip, job.tip, job.run)
-    return None if commit is None else Merged(commit, f"was merged to {base.branch} already")
+    commit = trees.merged_commit(job.mirror.bare, base.tip, job.tip, job.run)
+    return None if commit is None else Merged(commit, Reason(cause=Cause.MERGED_EARLIER, branch=base.branch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +209,11 @@ class _Squash:
 
 def _squash(job: MergeJob, base: Base) -> _Squash | Outcome:
     bare, tip = job.mirror.bare, _tip(job)
-    if (commit := trees.landed(bare, base.tip, tip, job.run)) is not None:
-        return Merged(commit, f"was merged to {base.branch} already")
+    if (commit := trees.merged_commit(bare, base.tip, tip, job.run)) is not None:
+        return Merged(commit, Reason(cause=Cause.MERGED_EARLIER, branch=base.branch))
     merged = trees.merge_trees(bare, *trees.on_common_ground(bare, job.mirror.taken(job.branch), base.tip, tip))
     if not merged.tree:
-        return Refused(f"{job.branch} cannot be merged to {base.branch}: {merged.log}")
+        return Refused(f"cannot merge {job.branch} to {base.branch}: {merged.log}")
     if merged.conflicts:
         return Conflict(merged.conflicts, merged.log)
     tree = trees.without_windows(bare, base.tip, merged.tree)
@@ -234,27 +235,27 @@ def _objection(found: Findings) -> Unresolved | Sensitive | Refused | None:
         return Sensitive(found.secret)
     if found.elsewhere:
         files = ", ".join(found.elsewhere)
-        return Refused(f"it changes {files} by Git LFS, whose content no push of ours takes along: merge it yourself")
+        return Refused(f"it changes {files} in Git LFS, and ralph cannot push LFS content: merge it yourself")
     if found.submodules:
         paths = ", ".join(found.submodules)
-        return Refused(f"it moves the submodule {paths}, whose commits no push of ours takes along: merge it yourself")
+        return Refused(
+            f"it moves the submodule {paths}, and ralph cannot push a submodule's commits: merge it yourself"
+        )
     return None
 
 
-def _worth_a_look(job: MergeJob, base: Base, tree: str) -> str:
-    """What a user should know of work that was merged while nobody looked."""
-    return (
-        f"; it changes {ENVRC}: read that before you trust it" if changes_envrc(job.mirror.bare, base.tip, tree) else ""
-    )
+def _worth_a_look(job: MergeJob, base: Base, tree: str) -> tuple[str, ...]:
+    """List what a person should look at in merged work, because it runs with that person's rights."""
+    return (ENVRC,) if changes_envrc(job.mirror.bare, base.tip, tree) else ()
 
 
-def _prove(job: MergeJob, kit: MergeKit, base: Base, made: _Squash) -> Outcome | None:
+def _prove(job: MergeJob, context: MergeContext, base: Base, made: _Squash) -> Outcome | None:
     """Run the base's check on a clean checkout of the squash; None: it passed, and nobody wants us to end."""
-    with _clean_checkout(job, made) as checkout:
+    with clean_checkout(job.mirror, job.checkouts / f"{job.label}-{job.goal}", made.commit, made.tree) as checkout:
         if paths := _unlike_their_blobs(job.mirror, base, checkout):
             return Tampered(tuple(paths))
-        outcome = kit.check(checkout)
-    if kit.interrupted():
+        outcome = context.check(checkout)
+    if context.interrupted():
         return Stopped()
     if outcome.exit_code != 0:
         return Red(outcome.how or f"exit {outcome.exit_code}", outcome.output)
@@ -262,14 +263,13 @@ def _prove(job: MergeJob, kit: MergeKit, base: Base, made: _Squash) -> Outcome |
 
 
 @contextlib.contextmanager
-def _clean_checkout(job: MergeJob, made: _Squash) -> Generator[Path]:
-    """Exactly the squash's files and nothing else: what an agent left beside them, ignored by git, is not here."""
-    checkout = job.checkouts / f"{job.label}-{job.goal}"
+def clean_checkout(mirror: Mirror, checkout: Path, commit: str, tree: str) -> Generator[Path]:
+    """Exactly the commit's files and nothing else: what an agent left beside them, ignored by git, is not here."""
     try:
-        job.mirror.check_out(checkout, made.commit)
+        mirror.check_out(checkout, commit)
         found = git_output(checkout, "rev-parse", "HEAD^{tree}").strip()
-        if found != made.tree:
-            raise RepoError(f"{checkout} holds the tree {found} instead of {made.tree}")
+        if found != tree:
+            raise RepoError(f"{checkout} holds the tree {found} instead of {tree}")
         yield checkout
     finally:
         remove_tree(checkout)
@@ -295,12 +295,14 @@ def _hand_over(job: MergeJob) -> Outcome:
     base, tip = mirror.base(job.branch), _tip(job)
     sides = trees.on_common_ground(mirror.bare, mirror.taken(job.branch), base.tip, tip)
     if sides != (base.tip, tip):
-        return Refused(f"{base.branch} was rewritten since, and {job.branch} still holds what was dropped from it")
+        return Refused(
+            f"{base.branch} was rewritten, and {job.branch} still contains commits that were dropped from it"
+        )
     merged = trees.merge_trees(mirror.bare, *sides)
     if not merged.conflicts and merged.tree == mirror.bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
         return Nothing(base.tip)
     if paths := secrets_on_the_way(mirror.bare, base.tip, tip):
-        return Refused(f"{job.branch} has commits with what looks like a secret: {', '.join(paths)}")
+        return Refused(f"{job.branch} has commits with files that look like secrets: {', '.join(paths)}")
     if (objection := _objection(vet(mirror.bare, base.tip, tip))) is not None:
         return objection
     record = f"refs/ralph/pushed/{job.branch}"
@@ -308,7 +310,7 @@ def _hand_over(job: MergeJob) -> Outcome:
     known = not there or there == mirror.bare.commit_at(record) or mirror.bare.is_ancestor(there, tip)
     if not known:
         return Refused(
-            f"{job.branch} of {mirror.upstream.shown} has commits that are not from here: rename or delete it"
+            f"{mirror.upstream.shown} already has a branch {job.branch} with other commits: rename or delete it"
         )
     if there != tip:
         match push(mirror, tip, job.branch, expected=there):
@@ -317,19 +319,19 @@ def _hand_over(job: MergeJob) -> Outcome:
             case Rejected(reason, by_rule):
                 return Refused(reason, by_rule)
             case Moved():
-                return Refused(f"{job.branch} of {mirror.upstream.shown} was moved by somebody else just now")
+                return Refused(f"someone else just moved {job.branch} of {mirror.upstream.shown}")
     mirror.bare.git("update-ref", record, tip)
-    how = f"pushed as {job.branch}"
+    proposed = ""
     if job.mode is MergeMode.PR:
         proposal = Proposal(mirror.upstream.url, job.branch, base.branch, trees.subject(job.title), job.done)
-        how += f"; {propose(proposal, mirror.path)}"
-    return Merged(tip, how, job.mode)
+        proposed = propose(proposal, mirror.path)
+    return Merged(tip, Reason(cause=Cause.PUSHED, branch=job.branch, detail=proposed))
 
 
 def _tip(job: MergeJob) -> str:
     """The commit that was proven, wherever its branch is by now."""
     if job.mirror.bare.commit_at(job.tip) is None:
-        raise RepoError(f"{job.mirror.path} has no commit {job.tip or 'of this goal'} any more", "add the goal again")
+        raise RepoError(f"commit {job.tip or 'of this goal'} is missing in {job.mirror.path}", "add the goal again")
     return job.tip
 
 
@@ -341,6 +343,12 @@ def _message(job: MergeJob) -> str:
         "Ralph-Cost-USD": "unknown" if job.cost_usd is None else repr(round(job.cost_usd, 12)),
     }
     return trees.squash_message(job.title, job.done, trailers)
+
+
+def check_flags(goal: BatchGoal) -> list[str]:
+    """Return the flags of `ralph check` that a goal asks for."""
+    command = goal.settings.get("check") or front_matter_of(goal.text, goal.path).get("check")
+    return [*([f"--check={command}"] if command else []), *(["--trust-envrc"] if goal.trust_envrc else [])]
 
 
 def check_checkout(
@@ -369,7 +377,7 @@ def check_checkout(
     said = ndjson.text(report.get("output")) or complaints.read_text("utf-8", "replace")[-4000:]
     stage = ndjson.text(report.get("stage")) or "check"
     how = _ended(report.get("exit_code", exit_code))
-    return CheckOutcome(exit_code or 1, f"the {stage} is red: {how}:\n{said}", how)
+    return CheckOutcome(exit_code or 1, f"the {stage} failed: {how}:\n{said}", how)
 
 
 def _ended(exit_code: object) -> str:

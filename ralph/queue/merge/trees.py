@@ -5,15 +5,16 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
+from ralph.core import ndjson
 from ralph.core.errors import RepoError
+from ralph.core.records import parse, to_record
 from ralph.core.run import message_body
 from ralph.git.command import last_line, run_git, succeeded
 from ralph.git.repo import Repo
 from ralph.queue.merge.vet import marked
-from ralph.queue.repos.mirror import Mirror
+from ralph.queue.repos.mirror import Mirror, conflicts_ref
 from ralph.queue.repos.remote import UNTOUCHED, Bare
 from ralph.state.project import EXCLUDES, NAMES
 
@@ -28,7 +29,7 @@ _HOPS = 40
 _SUBJECT = 72
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WHEN = "1970-01-01T00:00:00Z"
-_NOBODY = {
+NOBODY = {
     "GIT_AUTHOR_NAME": "ralph", "GIT_AUTHOR_EMAIL": "", "GIT_AUTHOR_DATE": _WHEN,
     "GIT_COMMITTER_NAME": "ralph", "GIT_COMMITTER_EMAIL": "", "GIT_COMMITTER_DATE": _WHEN,
 }  # fmt: skip
@@ -37,7 +38,7 @@ _NOBODY = {
 
 @dataclass(frozen=True, slots=True)
 class MergedTree:
-    """The files of both sides together; where they conflict, which, with markers in their text, and git's words."""
+    """The merged files; which of them conflict (their text has markers then), and what git said about it."""
 
     tree: str
     conflicts: tuple[str, ...]
@@ -58,20 +59,20 @@ def merge_trees(bare: Bare, ours: str, theirs: str) -> MergedTree:
 
 
 def on_common_ground(bare: Bare, taken: str | None, base: str, tip: str) -> tuple[str, str]:
-    """A base and a branch as commits whose common start, for git, is the one that the branch has last taken in.
+    """Return the base and the branch as commits whose merge base is what the branch last took in from the base.
 
-    They are those commits themselves, unless the base was rewritten and no longer holds that one: by their histories
-    what was dropped from the base would be the branch's own work then, and come back with it.
+    Usually these are the two commits themselves. But if the base was rewritten and no longer contains what was taken
+    in, git would count what the base dropped as the branch's own work, and the merge would bring it back.
     """
     if taken is None or bare.is_ancestor(taken, base):
         return base, tip
-    start = commit(bare, f"{taken}^{{tree}}", (), "start", _NOBODY)
-    ours, theirs = (commit(bare, f"{side}^{{tree}}", (start,), "side", _NOBODY) for side in (base, tip))
+    start = commit(bare, f"{taken}^{{tree}}", (), "start", NOBODY)
+    ours, theirs = (commit(bare, f"{side}^{{tree}}", (start,), "side", NOBODY) for side in (base, tip))
     return ours, theirs
 
 
 def tampered(bare: Bare, base: str, tree: str) -> list[str]:
-    """Name the protected files that are not in `tree` what they are in `base`: content, mode and kind of entry."""
+    """Name the protected files that differ between `base` and `tree`, in content, mode or kind of entry."""
     paths = (".ralph", *protected(bare, base, PROTECTED))
     before, after = entries(bare, base, paths), entries(bare, tree, paths)
     return [path for path in paths if before.get(path) != after.get(path)]
@@ -154,13 +155,18 @@ def subject(title: str) -> str:
     return line if len(line) <= _SUBJECT else f"{line[: _SUBJECT - 1].rstrip()}…"
 
 
-def landed(bare: Bare, base: str, branch: str, run: str) -> str | None:
-    """The commit on the base, since the branch left it, that is this run's: a push whose answer was lost.
+def merged_commit(bare: Bare, base: str, branch: str, run: str) -> str | None:
+    """The commit on the base, since the branch left it, that is this run's: a push whose answer was lost."""
+    return squash_of(bare, f"{branch}..{base}", run)
+
+
+def squash_of(bare: Bare, span: str, run: str) -> str | None:
+    """Among these commits the one that brought this run's work to the base.
 
     Only a squash of ours has `Ralph-Attempts`: an iteration that somebody picked from the branch names the run as well.
     """
     asked = "%H%x00%(trailers:key=Ralph-Run,valueonly)%x00%(trailers:key=Ralph-Attempts,valueonly)%x01"
-    out = bare.git("log", f"--format={asked}", f"{branch}..{base}", "--")
+    out = bare.git("log", "--fixed-strings", f"--grep={run}", f"--format={asked}", span, "--")
     for entry in out.split("\x01"):
         sha, *values = (part.strip() for part in entry.split("\0"))
         if values[:1] == [run] and values[1]:
@@ -193,20 +199,18 @@ def require_same_tree(bare: Bare, checked: str, commit: str) -> None:
         raise RepoError(f"the tree that was checked is {checked}, the one to push is {pushed}: nothing was pushed")
 
 
-_CONFLICTS = "Conflicts, with their markers in place:"
-_REPLACED = "Conflicts that have no lines, as they are on the base:"
-
-
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The branch's last commit; the files with conflict markers in them; why it is not up to date, if it is not."""
+    """A branch that has taken its base in: its last commit, and what conflicts are in that."""
 
     tip: str
     conflicts: tuple[str, ...] = ()
+    """Files with conflict markers."""
     replaced: tuple[str, ...] = ()
-    """Files that both sides have changed and no marker can stand in (a picture, one that is deleted): the base's are
-    in place, so that nothing of it is undone by who does not look. The branch's are in the commit before."""
+    """Files that both sides changed and that cannot hold markers, such as a picture or a deleted file. The base's
+    version is in place, so that an agent that overlooks them undoes nothing; the branch's is in the commit before."""
     in_the_way: str = ""
+    """Why the branch is not up to date, if it is not."""
 
 
 def bring_up_to_date(mirror: Mirror, clone: Path, branch: str) -> Updated:
@@ -217,16 +221,16 @@ def bring_up_to_date(mirror: Mirror, clone: Path, branch: str) -> Updated:
     """
     tip = mirror.save(clone, branch, None)
     if tip is None:
-        raise RepoError(f"{clone} has no branch {branch}", "move it away: the next attempt then gets a new clone")
+        raise RepoError(f"{clone} has no branch {branch}", "move it away; the next attempt gets a new clone")
     base = mirror.base(branch)
     bare = mirror.bare
     theirs, ours = on_common_ground(bare, mirror.taken(branch), base.tip, tip)
     if (theirs, ours) == (base.tip, tip) and bare.is_ancestor(base.tip, tip) and not tampered(bare, base.tip, tip):
-        return Updated(tip, *_left_conflicts(bare, tip))
+        return _noted_conflicts(bare, branch, tip)
     # As `git describe` writes them: exactly these commits, and names that say in the markers whose text it is.
     merged = merge_trees(bare, f"{branch}-g{ours}", f"{base.branch}-g{theirs}")
     if not merged.tree:
-        return Updated(tip, in_the_way=f"{base.branch} cannot be merged: {merged.log}")
+        return Updated(tip, in_the_way=f"cannot merge {base.branch}: {merged.log}")
     tree, conflicts = merged.tree, merged.conflicts
     replaced = _without_lines(bare, merged.tree, merged.conflicts, theirs, ours)
     if replaced:
@@ -236,17 +240,19 @@ def bring_up_to_date(mirror: Mirror, clone: Path, branch: str) -> Updated:
         tree = with_protected_of(bare, base.tip, tree)
     conflicts = tuple(path for path in conflicts if path not in (*restored, *replaced))
     replaced = tuple(path for path in replaced if path not in restored)
-    message = f"Merge {base.branch} into {branch}\n{_listed(_CONFLICTS, conflicts)}{_listed(_REPLACED, replaced)}"
+    message = f"Merge {base.branch} into {branch}\n{_listed(_MARKED, conflicts)}{_listed(_REPLACED, replaced)}"
     new = commit(bare, tree, (tip, base.tip), message, mirror.upstream.identity(bare))
+    updated = Updated(new, conflicts, replaced)
+    _note_conflicts(bare, branch, updated)  # first: a worker that is killed after the move must still report them
     if why := _move(mirror, clone, branch, tip, new):
         return Updated(tip, in_the_way=why)
     bare.git("update-ref", f"refs/heads/{branch}", new, tip)
     mirror.note_taken(branch, base.tip)
-    return Updated(new, conflicts, replaced)
+    return updated
 
 
 def _without_lines(bare: Bare, tree: str, conflicts: Sequence[str], theirs: str, ours: str) -> tuple[str, ...]:
-    """Of the conflicts those that no markers tell of, and in which the base's side would be undone by the other."""
+    """The conflicts that no marker shows, and in which the branch's version would undo what the base did."""
     with_markers = marked(bare, tree, conflicts)
     bare_ones = [path for path in conflicts if path not in with_markers]
     start = bare.git("merge-base", theirs, ours).split()[0]
@@ -254,19 +260,26 @@ def _without_lines(bare: Bare, tree: str, conflicts: Sequence[str], theirs: str,
     return tuple(path for path in bare_ones if path in known)
 
 
+_MARKED = "Conflicts, with their markers in place:"
+_REPLACED = "Conflicts that have no lines, as they are on the base:"
+"""For people who read the log."""
+
+
 def _listed(what: str, paths: Sequence[str]) -> str:
     return f"\n{what}\n\n" + "".join(f"    {path}\n" for path in paths) if paths else ""
 
 
-def _left_conflicts(bare: Bare, tip: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The conflicts that a merge of ours has left, if nothing was done since: a worker may have been cut off here."""
-    paragraphs = bare.git("log", "-1", "--format=%B", tip).split("\n\n")
-    lists = dict(pairwise(paragraphs))
-    conflicts, replaced = (
-        tuple(line.removeprefix("    ") for line in lists.get(what, "").splitlines())
-        for what in (_CONFLICTS, _REPLACED)
-    )
-    return conflicts, replaced
+def _note_conflicts(bare: Bare, branch: str, updated: Updated) -> None:
+    """Keep beside a branch which conflicts its last merge left to the agent."""
+    blob = bare.git("hash-object", "-w", "--stdin", said=ndjson.encode_line(to_record(updated))).strip()
+    bare.git("update-ref", conflicts_ref(branch), blob)
+
+
+def _noted_conflicts(bare: Bare, branch: str, tip: str) -> Updated:
+    """Return the conflicts in a merge that nobody has worked on yet: a worker may have been killed right after it."""
+    status, text, _ = bare.run("cat-file", "blob", conflicts_ref(branch))
+    noted = parse(Updated, text) if status == 0 else Updated("")
+    return noted if noted.tip == tip else Updated(tip)
 
 
 def _move(mirror: Mirror, clone: Path, branch: str, old: str, new: str) -> str:
@@ -284,7 +297,7 @@ def _move(mirror: Mirror, clone: Path, branch: str, old: str, new: str) -> str:
         return f"the clone is not on {branch}"
     own = f"--git-dir={repo.git_dir}"
     if run_git(repo.root, own, "cat-file", "-e", new, pinned=UNTOUCHED)[0] != 0:
-        return "the clone does not borrow the mirror's objects any more"
+        return "the clone no longer shares the mirror's objects"
     pinned = {"GIT_INDEX_FILE": str(repo.git_dir / "index"), "GIT_WORK_TREE": str(repo.root)}
     mirror.bare.run("update-index", "-q", "--refresh", pinned=pinned)
     moving = ("-C", str(repo.root), "read-tree", "-m", "-u", "--no-recurse-submodules", old, new)

@@ -9,7 +9,7 @@ from ralph.queue.repos.remote import Bare
 
 ENVRC = ".envrc"
 
-# The labels are ours (see `updating`): a branch, and the whole name of a commit. Nobody else writes such a line.
+# The labels are ours (see `trees.bring_up_to_date`): a branch and a full commit id. Nobody else writes such a line.
 _MARKER = r"^(<{7}|>{7}) .*-g[0-9a-f]{40}"
 _ASIDE = re.compile(r"~.*-g[0-9a-f]{40}")
 """How git names a file that stands where the other side has a folder."""

@@ -12,7 +12,7 @@ from ralph.system.files import make_private_directory, replace_file
 
 _FILES = ("progress.jsonl", "summary.md", "run.json")
 _TAKEN_UP = "summary.md"
-"""The others speak of paths on the machine they were written on; `ralph run` makes them anew from the commits."""
+"""Other files contain paths of one machine; `ralph run` rebuilds them from the commits."""
 
 
 def keep_state(mirror: Mirror, branch: str, run_directory: Path) -> None:

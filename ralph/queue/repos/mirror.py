@@ -1,10 +1,10 @@
-"""The mirror: a bare repository of ralph's own for each upstream one, which working clones borrow their objects from.
+"""The mirror: a bare repository for each upstream one, from which working clones borrow their objects.
 
-It never prunes and never collects garbage, because a clone may need any object that ever was in it. Of its branches
-those under `ralph/` are ours, all others the upstream repository's. What must not be lost has a name under
-`refs/ralph/`: `attempts/` each attempt's last commit, `lost/` what a branch was moved away from, `clones/` what else a
-removed clone held, `leftovers/` what was committed nowhere in it, `done/` the branches of finished goals; `base/` which
-branch each of ours is meant for, and `taken/` the commit of that one which it was begun from, or has taken in since.
+It never prunes and never collects garbage, because a clone may need any of its old objects. Branches under `ralph/` are
+ours, all others belong to the upstream repository. Refs under `refs/ralph/` keep what must not be lost: `attempts/`
+each attempt's last commit, `lost/` the old tip of a moved branch, `clones/` other commits of a removed clone,
+`leftovers/` its uncommitted files, `done/` the branches of finished goals; `base/` the target of each of our branches,
+`taken/` the commit of the target that it started from or has merged since, and `conflicts/` that merge's conflicts.
 """
 
 import contextlib
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.progress import Reporter, unreported
 from ralph.git.address import place_of
-from ralph.git.command import GitKilled, git_output, lived, run_clone, run_git, succeeded
+from ralph.git.command import GitKilled, git_output, heard_by, lived, run_git, succeeded
 from ralph.queue.repos.remote import UNTOUCHED, Bare, Upstream, beside, flat
 from ralph.system.files import make_private_directory, named_in_faults, remove_tree, replace_file
 
@@ -69,13 +70,16 @@ class Mirror:
         except RepoError:
             return False
 
-    def refresh(self) -> None:
+    def refresh(self, report: Reporter | None = None) -> None:
         """Bring the mirror to what the upstream repository has now, or make it; `Unreachable` if that is away."""
         make_private_directory(self.path.parent)
-        with self.bare.turn():
+        with self.bare.turn(report or unreported):
+            storing: tuple[str, ...] = ()
             if not (self.path / "HEAD").exists():
                 self._create()
-            listing = self.upstream.list(self.bare)
+                if report is not None:  # git (2.39) unpacks fewer than 100 objects, however large, without progress
+                    storing = ("-c", "fetch.unpackLimit=1")
+            listing = self.upstream.list(self.bare, report)
             ours = self._ours()
             theirs = [name for name in listing.heads if not _is_ours(name, ours)]
             self._drop_gone({*theirs, *ours})
@@ -83,15 +87,15 @@ class Mirror:
             but = ["^refs/heads/ralph", "^refs/heads/ralph/*", *(f"^refs/heads/{name}" for name in sorted(ours))]
             wanted = ("+refs/heads/*:refs/heads/*", *but, "+refs/tags/*:refs/tags/*")
             # A shallow repository is taken as it is; a clone that an agent made shallow is not: see `save`.
-            fetching = (*FETCH, "--update-shallow", "--", self.upstream.source(), *wanted)
-            status, _, err = self.upstream.call(self.bare, *fetching)
+            fetching = (*storing, *FETCH, *heard_by(report), "--update-shallow", "--", self.upstream.source(), *wanted)
+            status, _, err = self.upstream.call(self.bare, *fetching, report=report)
             if status != 0:
                 raise self.upstream.fault("fetch from", err)
             if default := self._default(theirs, listing.default):
                 self.bare.git("symbolic-ref", "HEAD", f"refs/heads/{default}")
 
     def base(self, branch: str = "") -> Base:
-        """The upstream repository's default branch; or, for a branch of ours, the one that it was begun from."""
+        """The upstream repository's default branch; or, for a branch of ours, the one that it started from."""
         name = self._meant_for(branch) if branch else ""
         if not name:
             name = self.bare.git("symbolic-ref", "HEAD").strip().removeprefix("refs/heads/")
@@ -99,16 +103,16 @@ class Mirror:
         if tip is None:
             if self.bare.git("for-each-ref", "--count=1", "refs/heads").strip():
                 raise RepoError(
-                    f"{self.upstream.shown} has no branch {name}", "set its default branch, or bring that one back"
+                    f"{self.upstream.shown} has no branch {name}", "set its default branch, or restore that one"
                 )
-            raise RepoError(f"{self.upstream.shown} has no commit yet", "commit something there first")
+            raise RepoError(f"{self.upstream.shown} has no commits yet", "commit something there first")
         return Base(name, tip)
 
     def has_check(self, base: Base) -> bool:
         """Tell whether a base has a check of its own."""
         return self.bare.run("cat-file", "-e", f"{base.tip}:.ralph/check")[0] == 0
 
-    def clone(self, destination: Path, branch: str) -> None:
+    def clone(self, destination: Path, branch: str, report: Reporter | None = None) -> None:
         """Make the working clone of a goal, on `branch`: where that was left, or new from the base.
 
         A sound clone that is there is taken up as it is. One that an agent broke is moved aside, never deleted.
@@ -119,16 +123,19 @@ class Mirror:
             _move_aside(destination)
         base = self.base(branch)
         if branch == base.branch:
-            raise RepoError(f"{branch} is the branch to merge to", "give the goal a branch of its own")
+            raise RepoError(
+                f"cannot work on {branch}: it is the branch to merge to", "give the goal a branch of its own"
+            )
         tip = self.tip(branch)
         if tip is not None and not branch.startswith("ralph/") and not self._meant_for(branch):
             raise UsageError(
-                f"{branch} is a branch of {self.upstream.shown} already", "give the goal one of its own with `branch:`"
+                f"cannot work on {branch}: {self.upstream.shown} already has that branch",
+                "give the goal one of its own with `branch:`",
             )
         self.bare.git("symbolic-ref", f"refs/ralph/base/{branch}", f"refs/heads/{base.branch}")
         if tip is None:
             self.note_taken(branch, base.tip)
-        self._check_out(destination, tip or base.tip, "--no-track", "-B", branch)
+        self._check_out(destination, tip or base.tip, "--no-track", "-B", branch, report=report)
 
     def check_out(self, destination: Path, commit: str) -> None:
         """Make a clean checkout of one commit, on no branch, in place of whatever is there."""
@@ -173,7 +180,7 @@ class Mirror:
         self.bare.git("update-ref", _taken(branch), commit)
 
     def taken(self, branch: str) -> str | None:
-        """The commit of its base that a branch was begun from, or has taken in since."""
+        """Return the commit of its base that a branch started from, or has merged since."""
         return self.bare.commit_at(_taken(branch))
 
     def retire(self, branch: str, name: str) -> None:
@@ -184,6 +191,7 @@ class Mirror:
         if self._meant_for(branch):
             self.bare.git("symbolic-ref", "--delete", f"refs/ralph/base/{branch}")
         self.bare.git("update-ref", "-d", _taken(branch))
+        self.bare.git("update-ref", "-d", conflicts_ref(branch))
 
     def _create(self) -> None:
         new = _staging(self.path)
@@ -200,8 +208,8 @@ class Mirror:
     def _ours(self) -> set[str]:
         """The branches that goals work on, as far as they are called otherwise than `ralph/...`.
 
-        By their files, because git lists no symbolic ref that leads nowhere; and it never packs one. Goals begin and
-        end meanwhile: a folder may go while it is read, and what ends in `.lock` (no branch can) is git at work.
+        By their files, because git lists no symbolic ref that leads nowhere; and it never packs one. Other
+        goals may begin and end: a folder may vanish while it is read, and `.lock` (no branch's ending) is git at work.
         """
         folder = self.path / "refs" / "ralph" / "base"
         files = (Path(place, file).relative_to(folder) for place, _, files in os.walk(folder) for file in files)
@@ -226,7 +234,7 @@ class Mirror:
         return found[0] if found else theirs[0] if len(theirs) == 1 else ""
 
     def _meant_for(self, branch: str) -> str:
-        """The base that a branch of ours was begun from: in a repository of the user's, HEAD moves with his work."""
+        """Return the base that a branch of ours started from: in a user's repository, HEAD may move."""
         status, out, _ = self.bare.run("symbolic-ref", "--quiet", f"refs/ralph/base/{branch}")
         return out.strip().removeprefix("refs/heads/") if status == 0 else ""
 
@@ -248,7 +256,7 @@ class Mirror:
         )
 
     def _is_from_here(self, git_dir: Path) -> bool:
-        """Tell whether a clone's repository names this mirror; by its files, so that nothing in them has a say."""
+        """Tell whether a clone's repository names this mirror; by its files, so that its settings don't matter."""
         borrowing = _lines(git_dir / "objects" / "info" / "alternates")
         named = [Path(line).parent for line in borrowing]
         section = ""
@@ -259,16 +267,16 @@ class Mirror:
                 named.append(Path(value.strip()))
         return self.path.resolve() in [path.resolve() for path in named]
 
-    def _check_out(self, destination: Path, commit: str, *how: str) -> None:
+    def _check_out(self, destination: Path, commit: str, *how: str, report: Reporter | None = None) -> None:
         """Clone by borrowing the mirror's objects, and check out; whole or not at all."""
         make_private_directory(destination.parent)
         for _ in range(_MOST_TRIES - 1):
             with contextlib.suppress(GitKilled):
-                self._check_out_once(destination, commit, *how)
+                self._check_out_once(destination, commit, *how, report=report)
                 return
-        self._check_out_once(destination, commit, *how)
+        self._check_out_once(destination, commit, *how, report=report)
 
-    def _check_out_once(self, destination: Path, commit: str, *how: str) -> None:
+    def _check_out_once(self, destination: Path, commit: str, *how: str, report: Reporter | None) -> None:
         new = _staging(destination)
         try:
             options = (
@@ -276,12 +284,11 @@ class Mirror:
                 # A user's `true` would have scripts end their lines as on Windows, and a check could not be started.
                 "--config=core.autocrlf=false",
             )  # fmt: skip
-            checking_out = ("checkout", "--quiet", "--no-recurse-submodules")
-            cloning = (*options, "--", str(self.path), str(new))
-            succeeded(destination.parent, ("clone", *cloning), run_clone(destination.parent, *cloning))
+            cloning = ("clone", *options, "--", str(self.path), str(new))
+            succeeded(destination.parent, cloning, run_git(destination.parent, *cloning))
             self._lend_objects(new)
-            command = (*_CHECKOUT, *checking_out, *how, commit)
-            status, _, err = lived(new, command, run_git(new, *command, pinned=UNTOUCHED))
+            command = (*_CHECKOUT, "checkout", "--quiet", "--no-recurse-submodules", *heard_by(report), *how, commit)
+            status, _, err = lived(new, command, run_git(new, *command, pinned=UNTOUCHED, report=report))
             if status != 0:
                 raise RepoError(f"cannot check out {commit[:12]} of {self.upstream.shown}: {err.strip()}")
             self._point_submodules(new, commit)
@@ -318,6 +325,11 @@ def _taken(branch: str) -> str:
     return f"refs/ralph/taken/{flat(branch)}"
 
 
+def conflicts_ref(branch: str) -> str:
+    """The ref that keeps the conflicts which the last merge of the base into a branch left in its files."""
+    return f"refs/ralph/conflicts/{flat(branch)}"
+
+
 def _is_ours(name: str, ours: Collection[str]) -> bool:
     return name == "ralph" or name.startswith("ralph/") or name in ours
 
@@ -350,5 +362,5 @@ def clone_named(name: str) -> str:
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of a file that an agent can write: none where there is no file."""
+    """Return the lines of a file that an agent can write; none if it is not a regular file."""
     return file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else []

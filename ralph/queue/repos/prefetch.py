@@ -3,10 +3,12 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.core.errors import RalphError, fault_of
+from ralph.core.progress import Reporter
 from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.git.address import place_of
 from ralph.git.command import GitKilled
@@ -27,41 +29,48 @@ _SLOW_MERGE = 600.0
 
 @dataclass(slots=True)
 class Repository:
-    """One repository: its mirror, the lane in which its merges go one at a time, and whether goals may start."""
+    """One repository: its mirror, the lock that lets one merge at a time in, and whether its goals may start."""
 
     mirror: Mirror
-    lane: threading.Lock = field(default_factory=threading.Lock)
+    merge_lock: threading.Lock = field(default_factory=threading.Lock)
     ready: bool = False
     fault: str = ""
     """Why no goal of it can start."""
-    note: str = ""
+    note: Reason = NO_REASON
     """What the user should know of it."""
     waiting: Reason = NO_REASON
     """What its goals wait for."""
-    in_the_way: str = ""
-    """What would have merges refused as things stand."""
+    in_the_way: Reason = NO_REASON
+    """Why merges would be refused now."""
     base: str = ""
     """The branch that work is merged to."""
     has_check: bool = True
     remote_away: bool = False
     """The last try to merge could not reach the remote."""
+    fetching: str | None = None
+    """How far the fetch is; None: nothing is being fetched."""
     merging_since: float | None = None
-    """When the merge that has the lane began, by the monotonic clock."""
+    """When the current merge began, by the monotonic clock; None: nothing is being merged."""
 
     @property
     def merges_stand_still(self) -> bool:
-        """Whether the merge that has the lane waits for something outside: the remote, or whatever hangs."""
+        """Whether the current merge waits for something outside, such as the remote."""
         since = self.merging_since
         return self.remote_away or (since is not None and time.monotonic() > since + _SLOW_MERGE)
+
+
+Task = Callable[[str, Callable[[str], None]], AbstractContextManager[Reporter]]
+"""Tells users of a task, if it takes long, by its title; what it yields passes its progress on in words."""
 
 
 class Repositories:
     """Every repository of a queue. One that is slow or broken takes nobody's time but its own thread's."""
 
-    def __init__(self, open_mirror: Callable[[str], Mirror], changed: Callable[[], None]) -> None:
-        """`changed` is called when there is something new about a repository."""
+    def __init__(self, open_mirror: Callable[[str], Mirror], changed: Callable[[], None], task: Task) -> None:
+        """`changed` is called when there is something new about a repository; `task` tells users of a fetch."""
         self._open = open_mirror
         self._changed = changed
+        self._task = task
         self._known: dict[Path, Repository] = {}
         self._fetched: dict[Path, float] = {}
         self._lock = threading.Lock()
@@ -87,6 +96,13 @@ class Repositories:
         if stale:
             threading.Thread(target=self._fetch, args=(repository,), daemon=True).start()
         return repository
+
+    @property
+    def fetching(self) -> dict[str, str]:
+        """The addresses that are being fetched, without logins, each with how far it is."""
+        with self._lock:
+            known = list(self._known.values())
+        return {each.mirror.upstream.shown: far for each in known if (far := each.fetching) is not None}
 
     def try_again(self, url: str) -> None:
         """Have a repository that was out of reach fetched for the next goal that needs it."""
@@ -117,17 +133,27 @@ class Repositories:
         is_here = repository.mirror.upstream.path is not None
         for pause in (*_PAUSES, None):
             try:
-                repository.mirror.refresh()
+                self._fetch_once(repository)
                 return True
             except (Unreachable, GitKilled) as error:
                 if repository.mirror.is_usable:
-                    repository.note = f"{error.message}; work goes on with what was fetched before, merges wait"
+                    repository.note = Reason(cause=Cause.OFFLINE, detail=error.message)
                     return True
                 if pause is None or (is_here and isinstance(error, Unreachable)):  # a path is there, or it is not
                     raise
-                repository.note = f"{error.message}; trying again"
-                repository.waiting = Reason(repository.note, Cause.UNREACHABLE)
+                repository.waiting = Reason(cause=Cause.UNREACHABLE, detail=error.message)
                 self._changed()
                 if self._leaving.wait(pause):
                     return False
         return False
+
+    def _fetch_once(self, repository: Repository) -> None:
+        def show(far: str) -> None:
+            repository.fetching = far
+
+        show("")
+        try:
+            with self._task(f"fetching {repository.mirror.upstream.shown}", show) as report:
+                repository.mirror.refresh(report)
+        finally:
+            repository.fetching = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.core.reason import NO_REASON, Cause, Reason
 from ralph.core.secrets import without_login
 from ralph.core.text import few
 from ralph.git.command import run_git
@@ -17,7 +18,7 @@ from ralph.system.programs import ask
 
 _PUSH = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed")
 # A user's own repository has its branch checked out: its files move along if nothing in them is changed, and if
-# something is, the push is refused. Other repositories do not heed it.
+# something is, the push is refused. Other repositories ignore it.
 _ALONG = "--receive-pack=git -c receive.denyCurrentBranch=updateInstead receive-pack"
 _MOVED = re.compile(
     r"stale info|fetch first|non-fast-forward|incorrect old value|reference already exists|cannot lock ref"
@@ -29,7 +30,7 @@ _DIRTY = re.compile(
 )
 
 
-# Who may push to the branch, and by which way, is no matter of what is pushed. GitHub answers so with "protected branch
+# Who may push to the branch, and how, has nothing to do with what is pushed. GitHub says so with "protected branch
 # hook declined" or "push declined due to repository rule violations", GitLab with "pre-receive hook declined".
 _CLOSED = re.compile(
     r"protected (branch|ref)|\bGH006\b|not (allowed|authorized|permitted) to (force )?push|(pull|merge) request"
@@ -64,7 +65,7 @@ class Rejected:
 def push(mirror: Mirror, commit: str, branch: str, expected: str) -> Accepted | Moved | Rejected:
     """Move an upstream branch from exactly `expected` (empty: from nothing) to `commit`, or nothing at all.
 
-    The expectation is what makes the push a claim: a branch that was moved, deleted or made meanwhile is not touched.
+    The expectation is what makes the push a claim: a branch that was moved, deleted or created since is not touched.
     A fault of the connection is raised (`Unreachable`): then nobody here knows whether it arrived.
     """
     if found := _in_the_way_of(mirror, commit, branch, expected):
@@ -86,19 +87,19 @@ def push(mirror: Mirror, commit: str, branch: str, expected: str) -> Accepted | 
     return Rejected(_explained(mirror, branch, reason, err), by_rule, closed)
 
 
-def in_the_way(mirror: Mirror, branch: str) -> str:
-    """What would have a push to this branch refused as things stand: changes in the files of a repository here."""
+def in_the_way(mirror: Mirror, branch: str) -> Reason:
+    """Return why a push to this branch would be refused now: changes in a checkout on this machine."""
     place = mirror.upstream.path
     if place is None or run_git(place, "symbolic-ref", "--quiet", "HEAD")[1].strip() != f"refs/heads/{branch}":
-        return ""
+        return NO_REASON
     # Submodules are not looked into by the push either.
     status, out, _ = run_git(
         place, "status", "--porcelain", "--untracked-files=no", "--no-renames", "--ignore-submodules=all"
     )
     if status != 0 or not out:  # a bare one has no files
-        return ""
-    changed = [line[3:] for line in out.splitlines()]
-    return f"{place} has {branch} checked out, and changes in {few(changed, 3)}"
+        return NO_REASON
+    changed = tuple(line[3:] for line in out.splitlines())
+    return Reason(cause=Cause.DIRTY_CHECKOUT, place=str(place), branch=branch, paths=changed)
 
 
 def _in_the_way_of(mirror: Mirror, commit: str, branch: str, expected: str) -> str:
@@ -118,8 +119,8 @@ def _in_the_way_of(mirror: Mirror, commit: str, branch: str, expected: str) -> s
         status, out, _ = run_git(root, "ls-files", "--others", "-z", "--", *pathspecs)
         if found := [path for path in out.split("\0") if path] if status == 0 else there:  # what nobody knows of stays
             return (
-                f"{root} has {branch} checked out, and there the work would overwrite {few(found, 3)},"
-                " of which git has no copy: move that away, or commit it"
+                f"{root} has {branch} checked out, and merging would overwrite {few(found, 3)},"
+                " which git does not track: move or commit that"
             )
     return ""
 
@@ -157,8 +158,7 @@ def _explained(mirror: Mirror, branch: str, reason: str, complaints: str) -> str
     words = without_login("; ".join(told))
     if mirror.upstream.path is not None and _DIRTY.search(reason):
         return (
-            f"{mirror.upstream.path} has {branch} checked out with changes that are not committed ({reason}):"
-            " commit or stash them"
+            f"{mirror.upstream.path} has {branch} checked out with uncommitted changes ({reason}): commit or stash them"
         )
     return f"{mirror.upstream.shown} refused the push to {branch}: {reason}" + (f": {words}" if words else "")
 
@@ -189,17 +189,19 @@ def propose(proposal: Proposal, cwd: Path) -> str:
     """Make the request; say its address, or what the user can type to make it."""
     argv = command(proposal)
     if argv is None:
-        return f"propose it on its host: from {proposal.branch} to {proposal.base}"
+        return f"open a pull request on its host: from {proposal.branch} to {proposal.base}"
     env = environ.inherited() | {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
-        return f"propose it with: {shlex.join(argv)}"
+        return f"open a pull request with: {shlex.join(argv)}"
     reply = ask([program, *argv[1:]], cwd=cwd, environment=env, limit=_LIMIT)
     # One that is open already is complained of, with its address: the push has brought it up to date.
     if address := re.search(r"https?://\S+/(?:pull|merge_requests)/\d+", reply.output + reply.complaints):
-        return f"proposed as {address[0]}"
+        return f"pull request {address[0]}"
     said = reply.complaints.strip().rpartition("\n")[2]
-    return f"{argv[0]} could not propose it ({said or f'exit {reply.exit_code}'}); do it with: {shlex.join(argv)}"
+    return (
+        f"{argv[0]} could not open a pull request ({said or f'exit {reply.exit_code}'}); do it with: {shlex.join(argv)}"
+    )
 
 
 def command(proposal: Proposal) -> list[str] | None:

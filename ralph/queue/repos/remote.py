@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.progress import Reporter, TaskProgress, unreported
 from ralph.core.secrets import without_login
 from ralph.git.address import local_path, require_source
-from ralph.git.command import GitKilled, last_line, lived, run_git, succeeded
+from ralph.git.command import PATIENT_HTTP, GitKilled, last_line, lived, run_git, succeeded
 from ralph.system import environ
 from ralph.system.programs import running_in
 
@@ -27,6 +28,9 @@ FANOUT = re.compile(r"[0-9a-f]{2}")
 """What the folders are called that git sorts its objects into."""
 _VIEW = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tmultiPackIndex = false\n\tcommitGraph = false\n"
 _HELD = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_LOOK = 0.05
+"""Seconds between two looks whether a lock is free."""
+_LONGEST_PID = 20
 _LOCK_PATIENCE = 20.0
 """Seconds that another git is given to let go of a lock, before its file counts as left behind."""
 
@@ -43,25 +47,32 @@ class Bare:
     path: Path
 
     def run(
-        self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None, limit: float | None = None
+        self,
+        *args: str,
+        said: bytes | None = None,
+        pinned: Mapping[str, str] | None = None,
+        limit: float | None = None,
+        report: Reporter | None = None,
     ) -> tuple[int, str, str]:
         """Run git here; a lock that a killed git left behind is removed, and the command given again.
 
         Whatever is asked of a repository here is decided by the answer: one that is killed gives none (`GitKilled`).
         """
         settled = {**UNTOUCHED, "GIT_DIR": str(self.path), **(pinned or {})}
-        outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit)
+        outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit, report=report)
         for _ in range(3):
             held = _HELD.search(outcome[2]) if outcome[0] != 0 else None
             if held is None:
                 break
-            self._let_go(Path(held[1]))
-            outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit)
+            self._let_go(Path(held[1]), report or unreported)
+            outcome = run_git(self.path, *args, said=said, pinned=settled, limit=limit, report=report)
         return lived(self.path, args, outcome)
 
-    def git(self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None) -> str:
+    def git(
+        self, *args: str, said: bytes | None = None, pinned: Mapping[str, str] | None = None, limit: float | None = None
+    ) -> str:
         """Run git here and return its output; a failure is a `RepoError`."""
-        return succeeded(self.path, args, self.run(*args, said=said, pinned=pinned))
+        return succeeded(self.path, args, self.run(*args, said=said, pinned=pinned, limit=limit))
 
     def commit_at(self, revision: str) -> str | None:
         """The commit that a revision names, if there is one."""
@@ -83,22 +94,37 @@ class Bare:
         return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{path}"'}
 
     @contextlib.contextmanager
-    def turn(self) -> Generator[None]:
+    def turn(self, report: Reporter = unreported) -> Generator[None]:
         """Have the repository to oneself, among threads as among processes; the kernel ends the turn of a dead one."""
         descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            while not _is_locked(descriptor):
+                pid = os.pread(descriptor, _LONGEST_PID, 0).decode("ascii", "replace").strip()
+                report(TaskProgress(f"waiting for process {pid or '?'}, which is using the same mirror"))
+                time.sleep(_LOOK)
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             yield
         finally:
             os.close(descriptor)
 
-    def _let_go(self, lock: Path) -> None:
-        """Wait for whoever holds git's own lock; remove the file when no git works here any more."""
+    def _let_go(self, lock: Path, report: Reporter) -> None:
+        """Wait for the process that holds git's own lock; remove the file when no git works here."""
         deadline = time.monotonic() + _LOCK_PATIENCE
-        while lock.exists() and running_in(self.path, "git") and time.monotonic() < deadline:
-            time.sleep(0.05)
+        while lock.exists() and (pids := running_in(self.path, "git")) and time.monotonic() < deadline:
+            report(TaskProgress(f"waiting for git process {pids[0]}, which holds {lock.name}"))
+            time.sleep(_LOOK)
         if lock.is_relative_to(self.path) and not running_in(self.path, "git"):
             lock.unlink(missing_ok=True)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Take the lock, unless somebody holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -123,7 +149,9 @@ def seeing_only(store: Path) -> Generator[Bare]:
 PATIENCE = 3600.0
 """Seconds after which a fetch or a push is given up, whatever it does: git:// and hooks have no limit of their own."""
 
-_PATIENT_HTTP = ("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60")
+_LONGEST_ANSWER = 30.0
+"""Seconds that an upstream repository has to say that it is there."""
+
 _PATIENT_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 _DENIED = re.compile(
@@ -169,13 +197,15 @@ class Upstream:
         """Where it stands, if it stands on this machine."""
         return local_path(self.url)
 
-    def call(self, mirror: Bare, *args: str) -> tuple[int, str, str]:
+    def call(
+        self, mirror: Bare, *args: str, report: Reporter | None = None, limit: float = PATIENCE
+    ) -> tuple[int, str, str]:
         """Run git in the mirror for a command that speaks with the upstream repository."""
         pinned = {"SSH_ASKPASS_REQUIRE": "never"}  # nobody is there to see its window
         if self.path is None and not _has_own_ssh(mirror):
             pinned["GIT_SSH_COMMAND"] = _PATIENT_SSH
         try:
-            return mirror.run(*_PATIENT_HTTP, *args, pinned=pinned, limit=PATIENCE)
+            return mirror.run(*PATIENT_HTTP, *args, pinned=pinned, limit=limit, report=report)
         except GitKilled as error:  # of a push nobody knows then whether it has arrived
             raise Unreachable(error.message, error.hint) from error
 
@@ -186,9 +216,18 @@ class Upstream:
         except UsageError as error:
             raise Unreachable(error.message, error.hint) from error
 
-    def list(self, mirror: Bare) -> Listing:
+    def require_reachable(self) -> None:
+        """Ask for nothing but an answer, before there is a mirror; a `RepoError` says why there is none."""
+        with seeing_only(Path(os.devnull)) as nowhere:
+            asking = ("ls-remote", "--", self.source(), "HEAD")
+            status, _, err = self.call(nowhere, *asking, limit=_LONGEST_ANSWER)
+        if status != 0:
+            raise self.fault("reach", err)
+
+    def list(self, mirror: Bare, report: Reporter | None = None) -> Listing:
         """Ask for the branches and for the default one."""
-        status, out, err = self.call(mirror, "ls-remote", "--symref", "--", self.source(), "HEAD", "refs/heads/*")
+        asking = ("ls-remote", "--symref", "--", self.source(), "HEAD", "refs/heads/*")
+        status, out, err = self.call(mirror, *asking, report=report)
         if status != 0:
             raise self.fault("list the branches of", err)
         default, heads = "", dict[str, str]()

@@ -36,6 +36,7 @@ def test_the_request_is_cached_up_to_its_end(messages_api: ServeMessages) -> Non
     assert ["cache_control" in block for block in request["messages"][-1]["content"]] == [False, True]
 
 
+@pytest.mark.spec("1.3.1-c", "1.10-ab", "1.12-h")
 @pytest.mark.parametrize(
     ("model", "effort", "env", "thinking", "output_config"),
     [
@@ -90,6 +91,7 @@ def test_delays_double_and_are_bounded() -> None:
     assert delay_ms(ModelFault(FaultKind.ANSWERED, 429, headers={"retry-after": "2"}), 5, 1.0) == 2000
 
 
+@pytest.mark.spec("4.5-a")
 @pytest.mark.parametrize(
     ("env", "key"),
     [
@@ -103,6 +105,7 @@ def test_the_first_key_that_is_there_is_taken(env: Mapping[str, str], key: ApiKe
     assert find_key({"HOME": str(tmp_path), **env}) == key
 
 
+@pytest.mark.spec("1.3.1-a", "1.12-i")
 def test_an_empty_api_key_means_the_stored_login(tmp_path: Path) -> None:
     stored = tmp_path / ".claude" / ".credentials.json"
     stored.parent.mkdir()
@@ -112,6 +115,8 @@ def test_an_empty_api_key_means_the_stored_login(tmp_path: Path) -> None:
     assert find_key({"HOME": str(tmp_path), "ANTHROPIC_API_KEY": ""}) == ApiKey("none")
 
 
+@pytest.mark.spec("1.2-b", "1.9-ab")
+@pytest.mark.spec("4.1.1-h", "4.5-bc")
 @pytest.mark.parametrize(
     ("model", "env", "found"),
     [

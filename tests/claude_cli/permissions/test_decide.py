@@ -216,6 +216,7 @@ def test_redirections_are_writes(tree: Path, desk: Desk, home: Path) -> None:
 RULES = ["Bash(git commit:*),Bash(make:*)", "Bash(npm run test)", "Bash(python3 *)", "Bash(docker * ps)"]
 
 
+@pytest.mark.spec("4.1.2-ab")
 @rows(
     "command",
     [
@@ -365,6 +366,7 @@ def said(permissions: Permissions, desk: Desk, tool: str, path: str) -> str:
     return decided.message if isinstance(decided, Denied) else ""
 
 
+@pytest.mark.spec("4.1.2-j")
 def test_files_may_be_read_inside_and_written_in_the_mode_for_it(tree: Path, desk: Desk, home: Path) -> None:
     default, edits = gather(home=home, cwd=tree), gather(home=home, cwd=tree, mode="acceptEdits")
     for tool in ("Read", "Glob", "Grep"):
@@ -512,6 +514,8 @@ def test_a_link_lends_no_leave(tree: Path, desk: Desk, home: Path) -> None:
     assert said(permissions, desk, "Write", "sub/alias").endswith("alias, but you haven't granted it yet.")
 
 
+@pytest.mark.spec("1.7.2-ab")
+@pytest.mark.spec("4.1.6-e")
 def test_settings_add_up_and_the_nearest_mode_wins(tree: Path, desk: Desk, home: Path) -> None:
     write_settings(home, "settings.json", allow=["Bash(make)"], defaultMode="dontAsk")
     write_settings(tree, "settings.json", deny=["Bash(touch:*)"], defaultMode="acceptEdits")

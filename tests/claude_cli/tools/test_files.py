@@ -297,6 +297,7 @@ def test_a_link_that_stays_inside_is_written_through(use: Use, here: Path) -> No
     assert (here / "a.txt").read_text() == "two\n"
 
 
+@pytest.mark.spec("4.1.6-f")
 def test_an_added_folder_may_be_written_and_scratch_only_read(here: Path, desk: Desk, use: Use) -> None:
     added, scratch = here.parent / "added", here.parent / "scratch"
     added.mkdir()

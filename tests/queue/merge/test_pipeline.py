@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import RepoError
+from ralph.core.reason import Cause, Reason
 from ralph.queue.goals import MergeMode
 from ralph.queue.merge.pipeline import (
     CheckOutcome,
     Conflict,
+    MergeContext,
     Merged,
     MergeJob,
-    MergeKit,
     Nothing,
     Outcome,
     OutOfReach,
@@ -40,6 +41,7 @@ from tests.support.upstreams import git_daemon, make_upstream, outsider, refresh
 
 BRANCH = "ralph/speed"
 RUN = "20260101T000000-abcd"
+MERGED, PUSHED = Reason(cause=Cause.MERGED, branch="main"), Reason(cause=Cause.PUSHED, branch=BRANCH)
 SOMEBODY = ("-c", "user.name=x", "-c", "user.email=x@y")
 
 
@@ -63,8 +65,8 @@ class Judge:
         return outcome
 
     @property
-    def kit(self) -> MergeKit:
-        return MergeKit(self.check, lambda: self.stopping, lambda _: None)
+    def context(self) -> MergeContext:
+        return MergeContext(self.check, lambda: self.stopping, lambda _: None)
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def job(mirror: Mirror, tmp_path: Path, mode: MergeMode = MergeMode.DIRECT) -> M
 
 def merged(mirror: Mirror, clone: Path, tmp_path: Path, judge: Judge | None = None) -> Outcome:
     mirror.save(clone, BRANCH, None)
-    outcome = merge_work(job(mirror, tmp_path), (judge or Judge()).kit)
+    outcome = merge_work(job(mirror, tmp_path), (judge or Judge()).context)
     assert not (tmp_path / "checkouts").exists() or not list((tmp_path / "checkouts").iterdir())
     return outcome
 
@@ -106,7 +108,7 @@ def test_work_becomes_one_commit_on_the_base(mirror: Mirror, upstream: Path, clo
     judge = Judge()
     outcome = merged(mirror, clone, tmp_path, judge)
     tip = git(upstream, "rev-parse", "main")
-    assert outcome == Merged(tip, "merged to main")
+    assert outcome == Merged(tip, MERGED)
     assert git(upstream, "rev-parse", "main^", "main^{tree}").split() == [theirs, *judge.trees]
     last = commits(upstream, "main")[-1]
     assert (last.subject, last.body.split("\n\n")[0]) == ("Make it fast", "It is fast now.")
@@ -129,7 +131,7 @@ def test_twelve_race_for_one_main(mirror: Mirror, upstream: Path, tmp_path: Path
         with lane:
             tip = git(clone, "rev-parse", "HEAD")
             own = replace(job(mirror, tmp_path), branch=branch, tip=tip, goal=f"goal-{number}", run=f"run-{number}")
-            outcomes[number] = merge_work(own, judge.kit)
+            outcomes[number] = merge_work(own, judge.context)
 
     threads = [threading.Thread(target=attempt, args=(number,)) for number in range(12)]
     for thread in threads:
@@ -155,6 +157,7 @@ def test_a_base_that_moves_during_the_check_is_checked_again(
     assert [commit.subject for commit in commits(upstream, "main")] == ["start", "theirs", "Make it fast"]
 
 
+@pytest.mark.spec("1.7.3-a")
 def test_a_base_that_moves_and_breaks_the_work_is_red(
     mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
 ) -> None:
@@ -206,7 +209,7 @@ def test_a_push_whose_answer_was_lost_is_not_done_again(
     outsider(upstream, {"b.txt": "and changed since"})
     git(mirror.path, "update-ref", "refs/heads/main", before)  # as if the process had died before it knew
     judge = Judge()
-    assert merged(mirror, clone, tmp_path, judge) == Merged(tip, "was merged to main already")
+    assert merged(mirror, clone, tmp_path, judge) == Merged(tip, Reason(cause=Cause.MERGED_EARLIER, branch="main"))
     assert (judge.trees, len(commits(upstream, "main"))) == ([], 3)
 
 
@@ -216,7 +219,7 @@ def test_a_picked_iteration_is_not_taken_for_the_merge(
     work(clone, {"b.txt": "b"})
     outsider(upstream, {"x.txt": "x"}, f"ralph: iteration 1\n\nRalph-Goal: speed\nRalph-Run: {RUN}\nRalph-Iteration: 1")
     outcome = merged(mirror, clone, tmp_path)
-    assert outcome == Merged(git(upstream, "rev-parse", "main"), "merged to main")
+    assert outcome == Merged(git(upstream, "rev-parse", "main"), MERGED)
 
 
 def test_work_that_changes_nothing_is_nothing(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
@@ -252,7 +255,7 @@ def test_a_conflict_that_nobody_resolves_is_never_merged(
     work(clone, {"b.txt": "b"})
     assert merged(mirror, clone, tmp_path) == Unresolved(("a.txt",))
     for mode in (MergeMode.BRANCH, MergeMode.PR):
-        assert merge_work(job(mirror, tmp_path, mode), Judge().kit) == Unresolved(("a.txt",))
+        assert merge_work(job(mirror, tmp_path, mode), Judge().context) == Unresolved(("a.txt",))
     outsider(upstream, {"a.txt": "one\ntheirs again\nthree\n"})
     mirror.refresh()
     bring_up_to_date(mirror, clone, BRANCH)
@@ -276,7 +279,7 @@ def test_where_no_marker_can_stand_nothing_of_the_bases_is_undone(
     assert (updated.conflicts, set(updated.replaced)) == ((), {"logo", "gone.txt", "b.txt"})
     assert bring_up_to_date(mirror, clone, BRANCH).replaced == updated.replaced, "also for who was cut off here"
     assert git(clone, "rev-parse", f"{updated.tip}^") == ours, "which holds what the branch had"
-    assert merged(mirror, clone, tmp_path) == Merged(git(upstream, "rev-parse", "main"), "merged to main")
+    assert merged(mirror, clone, tmp_path) == Merged(git(upstream, "rev-parse", "main"), MERGED)
     assert git(upstream, "show", "main:b.txt") == "better"
     assert git(upstream, "show", "main:logo").startswith("theirs")
     assert git(upstream, "show", "--name-only", "--format=", "main") == "new.txt"
@@ -331,8 +334,8 @@ def test_a_branch_that_holds_what_was_dropped_is_not_handed_over(
     work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
     git(upstream, "update-ref", "refs/heads/main", before)
-    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
-    assert outcome == Refused(f"main was rewritten since, and {BRANCH} still holds what was dropped from it")
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().context)
+    assert outcome == Refused(f"main was rewritten, and {BRANCH} still contains commits that were dropped from it")
     assert git(upstream, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
 
@@ -368,7 +371,7 @@ def test_what_looks_like_a_secret_is_not_pushed(mirror: Mirror, upstream: Path, 
     assert merged(mirror, clone, tmp_path) == Sensitive((".env", "keys/id_rsa"))
     work(clone, {".env": None, "keys/id_rsa": None})
     mirror.save(clone, BRANCH, None)
-    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().context)
     assert isinstance(outcome, Refused), "its commits would still tell it"
     assert ".env, keys/id_rsa" in outcome.reason
     assert isinstance(merged(mirror, clone, tmp_path), Merged)
@@ -394,7 +397,7 @@ def test_a_changed_envrc_is_named(
     work(clone, {".envrc": envrc, "b.txt": "b"})
     outcome = merged(mirror, clone, tmp_path)
     tip = git(upstream, "rev-parse", "main")
-    assert outcome == Merged(tip, "merged to main; it changes .envrc: read that before you trust it")
+    assert outcome == Merged(tip, replace(MERGED, paths=(".envrc",)))
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12\n"
@@ -415,7 +418,7 @@ def test_what_is_kept_elsewhere_is_the_users_to_merge(
     outcome = merged(mirror, clone, tmp_path)
     assert isinstance(outcome, Refused)
     assert not outcome.by_rule
-    assert "it changes new.bin, old.bin by Git LFS" in outcome.reason
+    assert "it changes new.bin, old.bin in Git LFS" in outcome.reason
 
 
 def test_a_submodule_that_is_moved_is_the_users_to_merge(
@@ -427,7 +430,7 @@ def test_a_submodule_that_is_moved_is_the_users_to_merge(
     git(clone, "-c", f"user.name={NAME}", "-c", f"user.email={EMAIL}", "commit", "--quiet", "--message", "lib")
     mirror.save(clone, BRANCH, None)
     for mode in (MergeMode.DIRECT, MergeMode.BRANCH):
-        outcome = merge_work(job(mirror, tmp_path, mode), Judge().kit)
+        outcome = merge_work(job(mirror, tmp_path, mode), Judge().context)
         assert isinstance(outcome, Refused)
         assert not outcome.by_rule
         assert "it moves the submodule lib" in outcome.reason
@@ -658,8 +661,8 @@ def test_a_link_that_leads_nowhere_in_the_repository_is_taken_as_it_is(
     mirror.clone(tmp_path / "clone", BRANCH)
     work(tmp_path / "clone", {"b.txt": "b"})
     mirror.save(tmp_path / "clone", BRANCH, None)
-    kit = replace(Judge().kit, check=lambda _: CheckOutcome(0, ""))
-    assert isinstance(merge_work(job(mirror, tmp_path), kit), Merged)
+    context = replace(Judge().context, check=lambda _: CheckOutcome(0, ""))
+    assert isinstance(merge_work(job(mirror, tmp_path), context), Merged)
 
 
 def test_other_files_of_ralphs_folder_may_change(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
@@ -702,7 +705,7 @@ def test_a_users_unfinished_work_is_never_touched(world: Path, tmp_path: Path, n
     before = git(repo, "rev-parse", "HEAD")
     outcome = merged(mirror, clone, tmp_path)
     assert isinstance(outcome, Refused)
-    assert ("commit or stash" if name == "a.txt" else "overwrite b.txt, of which git has no copy") in outcome.reason
+    assert ("commit or stash" if name == "a.txt" else "overwrite b.txt, which git does not track") in outcome.reason
     assert ((repo / name).read_text(), git(repo, "rev-parse", "HEAD")) == ("mine", before)
     git(repo, "stash", "--include-untracked")
     assert isinstance(merged(mirror, clone, tmp_path), Merged)
@@ -737,7 +740,7 @@ def test_what_a_user_has_git_ignore_is_never_overwritten(
     before = git(repo, "rev-parse", "main")
     outcome = push(mirror, git(clone, "rev-parse", "HEAD"), "main", expected=before)
     assert isinstance(outcome, Rejected)
-    assert f"{tree} has main checked out, and there the work would overwrite {mine}, of which" in outcome.reason
+    assert f"{tree} has main checked out, and merging would overwrite {mine}, which" in outcome.reason
     assert ((tree / mine).read_text(), git(repo, "rev-parse", "main")) == ("mine", before)
     shutil.rmtree(tree / "data", ignore_errors=True)
     (tree / mine).unlink(missing_ok=True)
@@ -853,19 +856,17 @@ def test_one_who_wants_to_end_is_heard_before_the_push(
 def test_a_branch_is_handed_over_and_brought_on(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
     judge = Judge()
     mirror.save(clone, BRANCH, None)
-    assert isinstance(merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit), Nothing)
+    assert isinstance(merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.context), Nothing)
     for text in ("1", "2"):
         tip = work(clone, {"b.txt": text})
         mirror.save(clone, BRANCH, None)
-        assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(
-            tip, f"pushed as {BRANCH}", MergeMode.BRANCH
-        )
+        assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.context) == Merged(tip, PUSHED)
         assert git(upstream, "rev-parse", BRANCH) == tip
     git(clone, "reset", "--quiet", "--hard", "HEAD^")
     tip = work(clone, {"b.txt": "3"})
     mirror.save(clone, BRANCH, None)
-    assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.kit) == Merged(
-        tip, f"pushed as {BRANCH}", MergeMode.BRANCH
+    assert merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.context) == Merged(
+        tip, PUSHED
     )  # what was there is ours
     assert (judge.trees, len(commits(upstream, "main"))) == ([], 1)
 
@@ -875,7 +876,7 @@ def test_a_branch_of_somebody_elses_is_left_alone(mirror: Mirror, upstream: Path
     theirs = outsider(upstream, {"x": "x"}, branch=BRANCH)
     work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
-    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().context)
     assert isinstance(outcome, Refused)
     assert git(upstream, "rev-parse", BRANCH) == theirs
 
@@ -884,8 +885,8 @@ def test_with_mode_none_nothing_leaves_the_mirror(mirror: Mirror, upstream: Path
     tip = work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
     upstream.rename(tmp_path / "away")
-    outcome = merge_work(job(mirror, tmp_path, MergeMode.NONE), Judge().kit)
-    assert outcome == Merged(tip, f"kept as {BRANCH} in {mirror.path}", MergeMode.NONE)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.NONE), Judge().context)
+    assert outcome == Merged(tip, Reason(cause=Cause.KEPT, branch=BRANCH, place=str(mirror.path)))
 
 
 def test_a_request_on_an_unknown_host_is_left_to_the_user(
@@ -893,9 +894,11 @@ def test_a_request_on_an_unknown_host_is_left_to_the_user(
 ) -> None:
     work(clone, {"b.txt": "b"})
     mirror.save(clone, BRANCH, None)
-    outcome = merge_work(job(mirror, tmp_path, MergeMode.PR), Judge().kit)
+    outcome = merge_work(job(mirror, tmp_path, MergeMode.PR), Judge().context)
     assert isinstance(outcome, Merged)
-    assert outcome.how == f"pushed as {BRANCH}; propose it on its host: from {BRANCH} to main"
+    assert outcome.why == Reason(
+        cause=Cause.PUSHED, branch=BRANCH, detail=f"open a pull request on its host: from {BRANCH} to main"
+    )
 
 
 # The message
@@ -930,7 +933,7 @@ def test_only_the_commit_that_was_proven_is_merged(mirror: Mirror, upstream: Pat
     wanted = job(mirror, tmp_path)
     work(clone, {"b.txt": "something else"})
     mirror.save(clone, BRANCH, None)
-    assert isinstance(merge_work(wanted, Judge().kit), Merged)
+    assert isinstance(merge_work(wanted, Judge().context), Merged)
     assert git(upstream, "show", "main:b.txt") == "proven"
-    with pytest.raises(RepoError, match="has no commit 1234 any more"):
-        merge_work(replace(wanted, tip="1234"), Judge().kit)
+    with pytest.raises(RepoError, match="commit 1234 is missing"):
+        merge_work(replace(wanted, tip="1234"), Judge().context)

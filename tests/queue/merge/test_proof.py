@@ -22,4 +22,4 @@ def test_how_a_red_check_has_ended_is_said_as_it_is(world: Path, tmp_path: Path,
     found = check_checkout(repo, flags=[], env=env, complaints=tmp_path / "log", stop_requests=lambda: 0)
     assert isinstance(found, CheckOutcome)
     assert (found.exit_code, found.how) == (1, how)
-    assert found.output.startswith(f"the check is red: {how}:\nbegun\n")
+    assert found.output.startswith(f"the check failed: {how}:\nbegun\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import RepoError, UsageError
+from ralph.core.progress import TaskProgress
 from ralph.git.repo import open_repo
 from ralph.queue.clone import uncommitted
 from ralph.queue.discard import discard
@@ -20,7 +22,7 @@ from ralph.queue.repos.mirror import Mirror, open_mirror
 from ralph.queue.repos.remote import Unreachable
 from ralph.state.project import EXCLUDES
 from tests.support.git_repos import commit_all, git, make_repo
-from tests.support.upstreams import git_daemon, make_upstream, outsider, refreshed, work
+from tests.support.upstreams import brake, git_daemon, make_upstream, outsider, refreshed, work
 from tests.support.waiting import wait_until
 
 BRANCH = "ralph/speed"
@@ -74,7 +76,7 @@ def test_two_paths_of_one_name_are_two_places(tmp_path: Path) -> None:
 
 
 def test_what_names_no_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="names no repository"):
+    with pytest.raises(UsageError, match="is not a repository"):
         open_mirror(tmp_path, "https://example.org/")
 
 
@@ -129,7 +131,7 @@ def test_a_goal_keeps_the_base_it_was_begun_from(world: Path, tmp_path: Path) ->
 
 def test_a_repository_without_any_commit_is_a_clear_fault(world: Path, tmp_path: Path) -> None:
     mirror = refreshed(world, make_repo(tmp_path / "new", commit=False))
-    with pytest.raises(RepoError, match="has no commit yet"):
+    with pytest.raises(RepoError, match="has no commits yet"):
         mirror.base()
 
 
@@ -233,7 +235,7 @@ def test_a_goals_branch_may_have_any_name(mirror: Mirror, upstream: Path, tmp_pa
     shutil.rmtree(tmp_path / branch)
     mirror.clone(tmp_path / branch, branch)
     assert git(tmp_path / branch, "rev-parse", "HEAD") == tip, "it is taken up where it was"
-    with pytest.raises(RepoError, match="main is the branch to merge to"):
+    with pytest.raises(RepoError, match="cannot work on main: it is the branch to merge to"):
         mirror.clone(tmp_path / "main", "main")
 
 
@@ -242,7 +244,7 @@ def test_a_branch_of_the_upstreams_own_is_no_goals(mirror: Mirror, upstream: Pat
     outsider(upstream, {"theirs.txt": "t"}, branch="main")
     git(upstream, "branch", "develop", "main")
     mirror.refresh()
-    with pytest.raises(UsageError, match=r"develop is a branch of .* already"):
+    with pytest.raises(UsageError, match=r"cannot work on develop: .* already has that branch"):
         mirror.clone(tmp_path / "clone", "develop")
     assert not (tmp_path / "clone").exists()
     mirror.refresh()
@@ -568,7 +570,7 @@ def test_a_clone_that_is_taken_up_fetches_nothing_that_it_lacks(
         ran.unlink(missing_ok=True)
         updated = bring_up_to_date(mirror, clone, BRANCH)  # the merge commit is the mirror's alone
         assert updated.tip == tip
-        assert "borrow" in updated.in_the_way
+        assert "shares" in updated.in_the_way
         assert not (clone / "c.txt").exists()
     assert not ran.exists(), ran.read_text()
 
@@ -592,7 +594,75 @@ def test_a_clone_that_git_would_wait_for_is_given_up(mirror: Mirror, clone: Path
     (clone / ".git" / "config").unlink()
     os.mkfifo(clone / ".git" / "config")
     status, _, said = mirror.bare.run("ls-remote", "--", str(clone), limit=1)
-    assert (status, said) == (128, "git did not answer in 1 s")  # and no process is left: the guard would tell
+    assert (status, said) == (128, "git did not answer within 1 s")  # and no process is left: the guard would tell
+
+
+# Progress
+
+
+def test_a_fetch_reports_how_far_it_is(tmp_path: Path) -> None:
+    data = random.Random(0).randbytes(1_000_000)
+    make_upstream(tmp_path / "up.git", {f"{number}.hex": data[number::50].hex() for number in range(50)})
+    reports: list[TaskProgress] = []
+    with git_daemon(tmp_path) as daemon, brake(daemon.port, 30_000) as slow:
+        mirror = open_mirror(tmp_path / "ralph", slow.url("up.git"))
+
+        def report(progress: TaskProgress) -> None:
+            reports.append(progress)
+            if progress.step == "receiving" and progress.detail:
+                slow.release()
+
+        mirror.refresh(report)
+    (received, *_) = [each for each in reports if each.step == "receiving"]
+    assert received.total is not None
+    assert received.total > 50
+    assert [each for each in reports if "iB/s" in each.detail]
+    assert mirror.is_usable
+
+
+def test_a_checkout_reports_how_far_it_is(mirror: Mirror, upstream: Path, tmp_path: Path) -> None:
+    outsider(upstream, {f"{number}.txt": "x" for number in range(500)})
+    mirror.refresh()
+    reports: list[TaskProgress] = []
+    mirror.clone(tmp_path / "clone", BRANCH, reports.append)
+    assert reports
+    assert (tmp_path / "clone" / "499.txt").exists()
+
+
+def test_a_mirror_that_is_in_use_names_the_process_that_is_waited_for(mirror: Mirror) -> None:
+    program = (
+        "import sys; from pathlib import Path; from ralph.queue.repos.remote import Bare\n"
+        "with Bare(Path(sys.argv[1])).turn(): print(flush=True); input()"
+    )
+    argv = [sys.executable, "-c", program, mirror.path]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n"
+        reports: list[TaskProgress] = []
+
+        def report(progress: TaskProgress) -> None:
+            reports.append(progress)
+            if len(reports) == 2:
+                holder.communicate(b"\n")
+
+        mirror.refresh(report)
+    assert str(reports[0]) == f"waiting for process {holder.pid}, which is using the same mirror"
+
+
+def test_a_fetch_that_is_called_off_leaves_a_mirror_that_can_be_fetched(tmp_path: Path) -> None:
+    make_upstream(tmp_path / "up.git", {"a.txt": "a"})
+    with git_daemon(tmp_path) as daemon, brake(daemon.port) as silent:
+        mirror = open_mirror(tmp_path / "ralph", silent.url("up.git"))
+
+        def report(_: TaskProgress) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            mirror.refresh(report)
+        silent.release()
+        mirror.refresh()
+    assert mirror.is_usable
 
 
 # Bringing up to date
@@ -726,7 +796,10 @@ def test_a_deleted_file_is_deleted_in_what_is_kept(mirror: Mirror, clone: Path) 
 
 def test_a_clone_with_a_repository_in_it_stays(mirror: Mirror, clone: Path) -> None:
     make_repo(clone / "vendor", {"lib.c": "int x;"})
-    assert discard(mirror, clone, BRANCH) == "a repository of its own is in vendor: its history may be nowhere else"
+    assert (
+        discard(mirror, clone, BRANCH)
+        == "it contains another repository in vendor, whose history may exist nowhere else"
+    )
     assert (clone / "vendor" / "lib.c").exists()
 
 
@@ -737,7 +810,8 @@ def test_a_clone_with_a_repository_in_its_commit_stays(mirror: Mirror, clone: Pa
     if not has_git:
         shutil.rmtree(clone / "some" / "vendor" / ".git")  # git still sees no file in it
     assert (
-        discard(mirror, clone, BRANCH) == "a repository of its own is in some/vendor: its history may be nowhere else"
+        discard(mirror, clone, BRANCH)
+        == "it contains another repository in some/vendor, whose history may exist nowhere else"
     )
     assert (clone / "some" / "vendor" / "lib.c").exists()
     shutil.rmtree(clone / "some" / "vendor")

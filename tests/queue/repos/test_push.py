@@ -24,7 +24,7 @@ def gh(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_address_of_the_request_is_told(gh: Path, tmp_path: Path) -> None:
     (gh / "says").write_text("echo https://github.com/owner/repo/pull/7\n")
-    assert propose(PROPOSAL, tmp_path) == "proposed as https://github.com/owner/repo/pull/7"
+    assert propose(PROPOSAL, tmp_path) == "pull request https://github.com/owner/repo/pull/7"
     assert (gh / "told").read_text().splitlines() == [
         "pr", "create", "--repo=github.com/owner/repo", "--head=ralph/speed", "--base=main", "--title=-fast; $(id)",
         "--body=It is fast.",
@@ -33,13 +33,15 @@ def test_the_address_of_the_request_is_told(gh: Path, tmp_path: Path) -> None:
 
 def test_a_request_that_is_open_already_is_as_good(gh: Path, tmp_path: Path) -> None:
     (gh / "says").write_text("echo 'already exists:\nhttps://github.com/owner/repo/pull/7' >&2; exit 1\n")
-    assert propose(PROPOSAL, tmp_path) == "proposed as https://github.com/owner/repo/pull/7"
+    assert propose(PROPOSAL, tmp_path) == "pull request https://github.com/owner/repo/pull/7"
 
 
 def test_a_failure_is_told_with_the_command_to_type(gh: Path, tmp_path: Path) -> None:
     (gh / "says").write_text("echo please log in >&2; exit 4\n")
     told = propose(PROPOSAL, tmp_path)
-    assert told.startswith("gh could not propose it (please log in); do it with: gh pr create --repo=github.com/owner")
+    assert told.startswith(
+        "gh could not open a pull request (please log in); do it with: gh pr create --repo=github.com/owner"
+    )
     assert "sesame" not in told
     assert "'--title=-fast; $(id)'" in told
 
@@ -47,7 +49,7 @@ def test_a_failure_is_told_with_the_command_to_type(gh: Path, tmp_path: Path) ->
 def test_without_the_program_the_command_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     told = propose(replace(PROPOSAL, url="git@gitlab.example.org:group/sub/repo.git"), tmp_path)
-    assert told.startswith("propose it with: glab mr create --repo=https://gitlab.example.org/group/sub/repo ")
+    assert told.startswith("open a pull request with: glab mr create --repo=https://gitlab.example.org/group/sub/repo ")
 
 
 @pytest.mark.parametrize("url", ["/srv/repo.git", "https://code.example.org/repo", "relative/path"])
