@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, assert_never
 
-from ralph.claude_cli.options import FLAGS, BadUsage, Options, Use, parse, settle
+from ralph.claude_cli.flags import FLAGS, BadUsage, Use, parse
+from ralph.claude_cli.options import Options, settle
 from ralph.claude_cli.session import Session, assemble, tell
 from ralph.claude_cli.stdio import BadInput, Control, OutputLost, UserMessage, read_line, said
 from ralph.claude_cli.stream import VERSION
@@ -258,7 +259,7 @@ def _help() -> str:
     return (
         "Usage: ralph-claude -p [options] [prompt]\n\n"
         "A stand-in for the claude command: same flags, same stream. --model scripted:FILE plays a script.\n\n"
-        f"Options:\n{listed(Use.NEEDED)}\n\nAccepted, already the default:\n{listed(Use.MOOT)}\n\n"
+        f"Options:\n{listed(Use.WORKS)}\n\nAccepted, already the default:\n{listed(Use.MOOT)}\n\n"
         f"Accepted, but ignored:\n{listed(Use.IGNORED)}\n\nNot supported:\n{listed(Use.REFUSED)}"
     )
 

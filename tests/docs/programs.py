@@ -12,7 +12,7 @@ from typing import Any
 
 import typer.main
 
-from ralph.claude_cli.options import FLAGS
+from ralph.claude_cli.flags import FLAGS
 from ralph.cli import main, runs
 
 ROOT = Path(__file__).parents[2]

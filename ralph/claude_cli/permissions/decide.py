@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, cast, get_args
 
 from ralph.claude_cli.desk import Access, Desk
-from ralph.claude_cli.options import BadUsage
+from ralph.claude_cli.flags import BadUsage
 from ralph.claude_cli.permissions.commands import allowing_rule, dangerous_removal, judge, matching_rule, rule_on_files
 from ralph.claude_cli.permissions.harmless import is_sensitive
 from ralph.claude_cli.permissions.rules import (

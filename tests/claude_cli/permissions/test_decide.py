@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ralph.claude_cli.desk import Desk
-from ralph.claude_cli.options import BadUsage
+from ralph.claude_cli.flags import BadUsage
 from ralph.claude_cli.permissions.decide import Permissions, gather
 from ralph.claude_cli.permissions.rules import Allowed, Denied
 from tests.claude_cli.conftest import Use

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ralph.claude_cli.options import FLAGS, BadUsage, Use, parse
+from ralph.claude_cli.flags import FLAGS, BadUsage, Use, parse
 
 
 def test_a_variadic_flag_takes_words_until_the_next_flag() -> None:
@@ -64,4 +64,4 @@ def test_what_claude_does_not_know_is_refused_in_its_words(argv: list[str], comp
 def test_every_flag_has_one_name_of_its_own() -> None:
     names = [name for flag in FLAGS for name in flag.names]
     assert len(names) == len(set(names))
-    assert parse(["--mcp-config", "a", "b", "--strict-mcp-config"]).of(Use.IGNORED)[0].key == "mcp-config"
+    assert parse(["--file", "a", "b", "--no-chrome"]).of(Use.IGNORED)[0].key == "file"
