@@ -91,7 +91,7 @@ release-check: $(VENV)/.installed
 # UPGRADE=--upgrade takes the newest versions; without it only what pyproject.toml or dev.in changed moves.
 lock: $(VENV)/.locked
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config --no-header \
-	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(LOCK) --extra models pyproject.toml requirements/dev.in
+	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(LOCK) --all-extras pyproject.toml requirements/dev.in
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-config --no-header \
 	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(FUZZ_LOCK) requirements/fuzz.in
 
