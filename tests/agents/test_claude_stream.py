@@ -644,7 +644,7 @@ def test_a_stream_cut_at_any_byte_of_its_last_line_never_makes_it_raise(capture:
         assert len(turns(events)) == len(turns(heard(before)))
 
 
-@pytest.mark.spec("3.6-b")
+@pytest.mark.spec("3.1-l", "3.6-b")
 def test_noise_between_the_lines_changes_nothing_else() -> None:
     lines = lines_of("01-")
     noisy = [text for original in lines for text in ("\x1b[31mwarning", original)]

@@ -22,5 +22,7 @@ def test_a_capture_gives_the_events_beside_it(name: str, capture: Path) -> None:
 
 
 @pytest.mark.spec("2.13-f")
-def test_every_golden_file_has_its_capture() -> None:
-    assert set(FIXTURES.glob(f"*/*{GOLDEN}")) <= {golden_of(capture) for _, capture in CAPTURES}
+def test_every_golden_file_has_its_capture_and_claude_has_many() -> None:
+    goldens = set(FIXTURES.glob(f"*/*{GOLDEN}"))
+    assert goldens <= {golden_of(capture) for _, capture in CAPTURES}
+    assert sum(golden.parent.name == "claude" for golden in goldens) > 40

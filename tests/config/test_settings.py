@@ -49,6 +49,9 @@ def faults(root: Path | None = None, env: Mapping[str, str] | None = None, **fla
     return caught.value.message
 
 
+NAMED_BY_SPEC_2 = ("auto", "codex", "rtf1", "plain", "claude")
+
+
 @pytest.mark.spec("5.5-a")
 def test_every_default_is_the_designs(root: Path) -> None:
     assert load(env={}, root=root) == Settings(
@@ -419,6 +422,8 @@ def test_a_command_for_another_agent_than_custom_is_a_contradiction() -> None:
 def test_an_agent_or_transcript_that_nobody_has_is_refused_with_those_there_are() -> None:
     assert "'codx' is not one of claude, codex, custom, ralph-claude, demo" in faults(agent="codx")
     assert "'rtf' is not one of auto, " in faults(transcript="rtf")
+    chosen = [load(env={}, flags={"agent_cmd": "mine", "transcript": each}).transcript for each in NAMED_BY_SPEC_2]
+    assert chosen == ["plain", "codex", "rtf1", "plain", "claude"]
 
 
 def test_a_repository_does_not_choose_the_command_that_is_run(root: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_six_types_of_an_agent_are_those_of_its_events() -> None:
     assert tuple(kind.type for kind in typing.get_args(events.AgentEvent)) == AGENT_TYPES
 
 
-@pytest.mark.spec("2.5-fhi")
+@pytest.mark.spec("2.5-fhi", "2.10-fijk")
 @pytest.mark.parametrize(
     ("document", "event"),
     [
@@ -114,8 +114,12 @@ def usage(**fields: object) -> dict[str, object]:
         ({"type": "tool_start", "tool": []}, "tool is not an object"),
         ({"type": "tool_start", "tool": {"id": "a"}}, "tool.name is missing"),
         ({"type": "tool_start", "tool": {"id": 1, "name": "a"}}, "tool.id is not a string"),
+        ({"type": "tool_start", "tool": {"id": "a", "name": 1}}, "tool.name is not a string"),
         ({"type": "tool_start", "tool": {"id": "a", "name": "a", "input": "ls"}}, "tool.input is not an object"),
         ({"type": "tool_output", "tool": {"id": "a"}}, "text is missing"),
+        ({"type": "tool_output", "tool": {"id": "a"}, "text": 5}, "text is not a string"),
+        ({"type": "tool_output", "tool": {"id": 1}, "text": "a"}, "tool.id is not a string"),
+        ({"type": "tool_end", "tool": {"id": 1, "status": "ok"}}, "tool.id is not a string"),
         ({"type": "tool_end", "tool": {"id": "a"}}, "tool.status is missing"),
         ({"type": "tool_end", "tool": {"id": "a", "status": "OK"}}, "tool.status 'OK' is not one of ok, fail, unknown"),
         (
@@ -124,6 +128,7 @@ def usage(**fields: object) -> dict[str, object]:
         ),
         (usage(prompt_tokens=True), "usage.prompt_tokens is not a count"),
         (usage(prompt_tokens=-1), "usage.prompt_tokens is not a count"),
+        (usage(completion_tokens=1.5), "usage.completion_tokens is not a count"),
         (usage(prompt_tokens=2**53), "usage.prompt_tokens is not a count"),
         (usage(total_tokens=10**12 + 1), "usage.total_tokens is not a number of tokens that a session can use"),
         (usage(cost_usd=10**6), "usage.cost_usd is not an amount of US dollars"),

@@ -221,12 +221,19 @@ def test_an_agent_that_cannot_start_is_blocked_in_every_place(repo: Path, bin_di
 
 @pytest.mark.spec("3.2-e", "3.11-a")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
-def test_bypassing_permissions_as_root_is_refused(repo: Path, ralph: Ralph, refused) -> None:
+def test_bypassing_permissions_as_root_is_refused_outside_a_sandbox(
+    repo: Path, ralph: Ralph, refused, claude_script: ClaudeScript
+) -> None:
     write_goal(repo)
+    agent = claude_script([summary("DONE")])
     ralph("config", "set", "agents.claude.permission_mode", "bypassPermissions")
     done = refused("goal.md")
     assert done.exit_code == 2
     assert "as root" in done.stderr
+    assert not agent.starts
+    assert ralph("run", "goal.md", env={**ralph.env, "IS_SANDBOX": "1"}).exit_code == 0
+    argv = agent.starts[0]["argv"]
+    assert argv[argv.index("--permission-mode") + 1] == "bypassPermissions"
 
 
 def test_the_same_goal_name_from_another_path_names_both(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:

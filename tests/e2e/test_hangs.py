@@ -67,15 +67,15 @@ def ends_of(done: Finished) -> list[str]:
 
 @pytest.mark.spec("3.9-b", "3.14-f")
 @pytest.mark.parametrize(
-    "script",
+    ("script", "said"),
     [
-        pytest.param("exec sleep 300", id="silent from the start"),
-        pytest.param(f"echo '{INIT}'\nwhile read -r line; do :; done\nexit 0", id="waits on stdin"),
-        pytest.param("trap '' INT TERM HUP\nwhile :; do sleep 1; done", id="silent and deaf"),
+        pytest.param("exec sleep 300", "", id="silent from the start"),
+        pytest.param(f"echo '{INIT}'\nwhile read -r line; do :; done\nexit 0", f"{INIT}\n", id="waits on stdin"),
+        pytest.param("trap '' INT TERM HUP\necho hm\nwhile :; do sleep 1; done", "hm\n", id="silent and deaf"),
     ],
 )
-def test_an_agent_that_says_nothing_is_ended(ralph: Ralph, bin_dir: Path, script: str) -> None:
-    first_a_shell(bin_dir, script)
+def test_an_agent_that_says_nothing_is_ended(ralph: Ralph, repo: Path, bin_dir: Path, script: str, said: str) -> None:
+    first_a_shell(bin_dir, f"echo $$ > {bin_dir}/pid\n{script}")
 
     done = ralph("run", "goal.md", "--json", "--idle-timeout", "4s")
 
@@ -83,6 +83,8 @@ def test_an_agent_that_says_nothing_is_ended(ralph: Ralph, bin_dir: Path, script
     assert done.exit_code == 0
     assert seconds_of(done) < 4 + GRACE
     assert "idle_timeout" in done.events_of("session_ended")[0]["reason"]
+    assert not is_alive(pid_in(bin_dir / "pid"))
+    assert raw_logs(repo)[0].read_text() == said, "the log stays"
 
 
 def test_silence_after_a_tool_result_is_ended(ralph: Ralph, claude_script: ClaudeScript) -> None:

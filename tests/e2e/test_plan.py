@@ -184,6 +184,22 @@ def test_without_a_terminal_the_planner_decides(ralph: Ralph, repo: Path, claude
     assert json.loads((repo / ".ralph" / "state" / "claude-session.json").read_text())["planner_session_id"]
 
 
+def test_without_questions_nothing_is_asked_in_a_terminal_but_whether_to_write(
+    ralph: Ralph, repo: Path, claude_script: ClaudeScript
+) -> None:
+    agent = claude_script([structured(ASKS)], [structured(PROPOSES)])
+
+    with RalphInTerminal(["plan", IDEA, "--no-questions"], repo, ralph.env, 120, 60) as terminal:
+        terminal.shows("write goal.md and .ralph/check? [Y/n, or what to change]")
+        assert FIRST not in terminal.text
+        terminal.press("\r")
+        assert terminal.wait() == 0
+
+    assert "Nobody can answer questions" in agent.heard[0]
+    assert "Nobody can answer questions now" in agent.heard[1]
+    assert (repo / "goal.md").read_text() == GOAL
+
+
 def test_an_unusable_goal_is_corrected_and_in_the_end_refused(
     ralph: Ralph, repo: Path, claude_script: ClaudeScript
 ) -> None:

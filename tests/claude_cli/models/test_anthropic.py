@@ -121,6 +121,8 @@ def test_an_empty_api_key_means_the_stored_login(tmp_path: Path) -> None:
     ("model", "env", "found"),
     [
         ("sonnet", {}, "claude-sonnet-5-5"),
+        ("opus", {}, "claude-opus-5-5"),
+        ("haiku", {}, "claude-haiku-5-5"),
         ("sonnet[1m]", {}, "claude-sonnet-5-5"),
         ("", {}, "claude-opus-5-5"),
         ("default", {}, "claude-opus-5-5"),
