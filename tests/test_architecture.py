@@ -45,7 +45,7 @@ ORDER: dict[str, str] = {
     ),
     "claude_cli": (
         "flags instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
-        "options usage < models/anthropic permissions/harmless stream tools/bash tools/read tools/ripgrep "
+        "settings usage < options < models/anthropic permissions/harmless stream tools/bash tools/read tools/ripgrep "
         "tools/skill < permissions/commands tools/edit tools/search < permissions/decide tools/__init__ < "
         "toolbox < conversation < session < main < __main__"
     ),

@@ -127,7 +127,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--safe-mode", Use.IGNORED),
     Flag("--session-id <uuid>"),
     Flag("--setting-sources <sources>"),
-    Flag("--settings <file-or-json>", Use.IGNORED),
+    Flag("--settings <file-or-json>"),
     Flag("--strict-mcp-config", Use.MOOT),
     Flag("--system-prompt <prompt>"),
     Flag("--system-prompt-file <file>"),

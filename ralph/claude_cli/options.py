@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ralph.claude_cli.flags import BadUsage, Given, Use
 from ralph.claude_cli.schemas import NotASchema, require_valid
+from ralph.claude_cli.settings import SOURCES, ClaudeSettings, read_settings
 from ralph.core import ndjson
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -44,9 +45,7 @@ class Options:
     directories: tuple[Path, ...]
     effort: str
     sources: tuple[str, ...]
-    settings: str
-    """A file or JSON; empty: none."""
-
+    settings: ClaudeSettings
     mcp_configs: tuple[str, ...]
     """Files or JSON."""
 
@@ -74,6 +73,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         raise BadUsage(_AS_ROOT)
     notes = [f"ralph-claude: {flag.names[-1]} has no effect here" for flag in given.of(Use.IGNORED)]
     effort, doubt = _effort(given.last("effort") or "")
+    sources = _sources(given.last("setting-sources"))
     return Options(
         prompt=given.words[0] if given.words else "",
         model=given.last("model") or "",
@@ -94,8 +94,8 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         session_id=_session_id(given.last("session-id")),
         directories=tuple(cwd / folder for folder in given.values.get("add-dir", ())),
         effort=effort,
-        sources=_sources(given.last("setting-sources")),
-        settings=given.last("settings") or "",
+        sources=sources,
+        settings=read_settings(environment, cwd, sources, given.last("settings") or ""),
         mcp_configs=tuple(given.values.get("mcp-config", ())),
         only_these_mcp_servers="strict-mcp-config" in given,
         permission_prompt_tool=given.last("permission-prompt-tool") or "",
@@ -201,8 +201,12 @@ def _effort(level: str) -> tuple[str, list[str]]:
 def _sources(text: str | None) -> tuple[str, ...]:
     """Return the settings files to read; all by default."""
     if text is None:
-        return ("user", "project", "local")
-    return _listed(text)
+        return SOURCES
+    for name in (names := _listed(text)):
+        if name not in SOURCES:
+            choices = f"Valid options are: {', '.join(SOURCES)}"
+            raise BadUsage(f"Error processing --setting-sources: Invalid setting source: {name}. {choices}")
+    return names
 
 
 def _listed(text: str) -> tuple[str, ...]:

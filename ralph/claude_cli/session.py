@@ -108,27 +108,29 @@ class Session:
 def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Session:
     """Build the session; raise a RalphError before any event if that is impossible."""
     home = Path(environment.get("HOME", "/"))
-    model = open_model(options, environment)
+    for note in options.settings.notes:
+        tell(note)
+    model = open_model(options, options.settings.for_itself(environment))
     price = _price_of(model)
     if options.max_dollars is not None and price(usage.Tokens()) is None:
         raise RalphError(f"--max-budget-usd can't be enforced: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)
     rights = gather(
+        settings=options.settings,
         home=home,
         cwd=cwd,
         mode=options.permission_mode,
         allowed=options.allowed,
         disallowed=options.disallowed,
-        sources=options.sources,
         may_bypass=os.geteuid() != 0 or environment.get("IS_SANDBOX") == "1",
     )
-    for note in rights.notes:
-        tell(note)
     tools, disabled = _chosen(options, rights)
     known = available(cwd, home, options.sources if "Skill" in tools else ())
     own = {"CLAUDE_CODE_SESSION_ID": options.session_id}
     scratch = _scratch(environment)
-    desk = Desk(cwd, environment={**environment, **own}, scratch=scratch, add_dirs=options.directories, skills=known)
+    commands = options.settings.for_commands(environment) | own
+    folders = [*options.directories, *(cwd / folder for folder in options.settings.directories)]
+    desk = Desk(cwd, environment=commands, scratch=scratch, add_dirs=folders, skills=known)
     desk.hides = rights.hides
     names = sorted({*tools, TOOL} if options.schema is not None else tools)
     setting = Setting(
@@ -139,7 +141,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         permission_mode=rights.mode,
         key_source=model.key_source,
         skills=list(known),
-        directories=[str(folder) for folder in options.directories],
+        directories=[str(folder) for folder in folders],
     )
     stream = Stream(setting, output, in_pieces=options.in_pieces)
     conversation = Conversation(
@@ -181,7 +183,7 @@ def advise(line: str) -> None:
 
 def open_model(options: Options, environment: Mapping[str, str]) -> Model:
     """The model that was asked for, ready but not yet asked."""
-    name = resolve(options.model, environment)
+    name = resolve(options.model or environment.get("ANTHROPIC_MODEL", "") or options.settings.model, environment)
     if name.startswith(PREFIX):
         return scripted(name, environment.get("RALPH_ITERATION", ""))
     if find_spec("anthropic") is None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ralph.claude_cli.desk import Desk
 from ralph.claude_cli.flags import BadUsage
-from ralph.claude_cli.permissions.decide import Permissions, gather
+from ralph.claude_cli.permissions import decide
+from ralph.claude_cli.permissions.decide import Permissions
 from ralph.claude_cli.permissions.rules import Allowed, Denied
+from ralph.claude_cli.settings import SOURCES, read_settings
 from tests.claude_cli.conftest import Use
 from tests.support.rows import rows
 
@@ -42,6 +46,13 @@ def tree(here: Path) -> Path:
     (here / "link").symlink_to("/etc/hostname")
     (here / "elsewhere").symlink_to("/etc")
     return here
+
+
+def gather(
+    *, home: Path, cwd: Path, sources: Sequence[str] = SOURCES, mode: str = "", may_bypass: bool = True, **flags: Any
+) -> Permissions:
+    settings = read_settings({"HOME": str(home)}, cwd, sources)
+    return decide.gather(settings=settings, home=home, cwd=cwd, mode=mode, may_bypass=may_bypass, **flags)
 
 
 def bash(permissions: Permissions, desk: Desk, command: str) -> str:
@@ -533,7 +544,7 @@ def test_settings_add_up_and_the_nearest_mode_wins(tree: Path, desk: Desk, home:
 def test_a_repository_that_is_not_trusted_allows_nothing(tree: Path, desk: Desk, home: Path) -> None:
     write_settings(tree, "settings.json", allow=["Bash(make)"], defaultMode="bypassPermissions")
     untrusted = gather(home=home, cwd=tree)
-    assert untrusted.notes == (
+    assert read_settings({"HOME": str(home)}, tree).notes == (
         "Ignoring 1 permissions.allow entry from .claude/settings.json: this workspace has not been trusted. "
         "Run Claude Code interactively here once and accept the trust dialog, or set "
         f'projects["{tree}"].hasTrustDialogAccepted: true '
@@ -543,7 +554,7 @@ def test_a_repository_that_is_not_trusted_allows_nothing(tree: Path, desk: Desk,
     assert bash(untrusted, desk, "make") == APPROVAL
     trust(home, tree)
     trusted = gather(home=home, cwd=tree)
-    assert trusted.notes == ()
+    assert read_settings({"HOME": str(home)}, tree).notes == ()
     assert bash(trusted, desk, "make") == ""
 
 
@@ -682,8 +693,8 @@ def test_local_settings_may_have_come_with_the_repository(tree: Path, desk: Desk
     write_settings(tree, "settings.local.json", allow=["Bash"], deny=["Bash(ls)"], defaultMode="bypassPermissions")
     untrusted = gather(home=home, cwd=tree)
     assert untrusted.mode == "default"
-    assert len(untrusted.notes) == 1
-    assert "from .claude/settings.local.json: this workspace has not been trusted." in untrusted.notes[0]
+    [note] = read_settings({"HOME": str(home)}, tree).notes
+    assert "from .claude/settings.local.json: this workspace has not been trusted." in note
     assert bash(untrusted, desk, "make") == APPROVAL
     assert bash(untrusted, desk, "ls") != ""
     write_settings(tree, "settings.local.json", defaultMode="acceptEdits")
