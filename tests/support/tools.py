@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import pytest
 
+from ralph.sandbox.bubblewrap import find_bubblewrap
+from ralph.sandbox.policy import Bubblewrap
 from tools import fetch
 
 CACHE = fetch.cache_dir(os.environ)
@@ -65,6 +67,12 @@ def mounting() -> None:
         lacking("mounting a file system needs root, with CAP_SYS_ADMIN")
 
 
+def bubblewrap() -> None:
+    """Require a bubblewrap that works here."""
+    if not _has_bubblewrap():
+        lacking("no bubblewrap works here: make tools installs one, but the kernel or a container may forbid it")
+
+
 def lacking(reason: str) -> NoReturn:
     """Skip the test for this reason, or fail it where everything is required."""
     if _REQUIRED:
@@ -75,6 +83,11 @@ def lacking(reason: str) -> NoReturn:
 @functools.cache
 def _can_trace(path: str) -> bool:
     return subprocess.run([path, "-o", os.devnull, "true"], capture_output=True).returncode == 0
+
+
+@functools.cache
+def _has_bubblewrap() -> bool:
+    return isinstance(find_bubblewrap(dict(os.environ), Path("/"), None), Bubblewrap)
 
 
 @functools.cache

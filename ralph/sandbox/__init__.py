@@ -1,0 +1,1 @@
+"""What agents, checks and set-up scripts may see and touch: policies, and bubblewrap, which enforces them."""
