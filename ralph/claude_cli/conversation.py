@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ralph.claude_cli.models.base import (
+    FellBack,
     MessageEnd,
-    Model,
     ModelError,
     ModelReply,
     ModelRequest,
@@ -16,6 +16,7 @@ from ralph.claude_cli.models.base import (
     Started,
     Thinking,
 )
+from ralph.claude_cli.models.fallback import ModelChain
 from ralph.claude_cli.stdio import Stdin, UserMessage
 from ralph.claude_cli.stream import (
     Stream,
@@ -96,7 +97,7 @@ class Turn:
 class Conversation:
     """One session: who is asked, what may be done, and what was said so far."""
 
-    model: Model
+    model: ModelChain
     toolbox: Toolbox
     dialogue: Dialogue
     account: SessionUsage
@@ -116,6 +117,7 @@ class Conversation:
         """Hold one turn, from its init to its result."""
         turn = Turn(StructuredOutput(self.schema, self.tries) if self.schema is not None else None)
         self.account.begin_turn()
+        self.model.begin_turn()
         self.stream.begin_turn()
         self.dialogue.hear_user(message.content)
         try:
@@ -160,22 +162,23 @@ class Conversation:
     def _ask(self, turn: Turn) -> ModelReply:
         """Hear one message out, printing it block by block."""
         request = ModelRequest(self.system, self.dialogue.messages(), self.toolbox.offers(turn.verdict))
-        reply, model, start = ModelReply(), self.model.name, time.monotonic()
+        reply, start = ModelReply(), time.monotonic()
         turn.asked += 1
         self.stream.asking()
         try:
-            self._hear_out(request, reply, model, turn)
+            self._hear_out(request, reply, turn)
         except (CalledOff, ModelError):
             if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
-                self.account.charge(reply.tokens)
+                self.account.charge(self.model.current, reply.tokens)
             raise
         turn.listened += time.monotonic() - start
         turn.stop_reason = reply.stop_reason
-        self.account.charge(reply.tokens)
+        self.account.charge(self.model.current, reply.tokens)
         self.dialogue.hear_model(reply.blocks)
         return reply
 
-    def _hear_out(self, request: ModelRequest, reply: ModelReply, model: str, turn: Turn) -> None:
+    def _hear_out(self, request: ModelRequest, reply: ModelReply, turn: Turn) -> None:
+        model = self.model.name
         for utterance in listen(self.model, request, self.toolbox.desk.stop):
             match utterance:
                 case Started():
@@ -194,6 +197,8 @@ class Conversation:
                     self.stream.retrying(utterance)
                 case QuotaTold():
                     self.stream.quota(utterance.info)
+                case FellBack():
+                    self.stream.fell_back(utterance)
 
     def _hand_over(self, turn: Turn) -> None:
         """Tell the model what its calls came to: every call must have its result, also when the turn breaks off."""
@@ -221,7 +226,7 @@ class Conversation:
 
     @property
     def _is_out_of_money(self) -> bool:
-        spent = self.account.whole.dollars
+        spent = self.account.dollars
         return self.most_dollars is not None and spent is not None and spent >= self.most_dollars
 
 

@@ -90,7 +90,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--effort <level>"),
     Flag("--environment <environment_id>", Use.REFUSED),
     Flag("--exclude-dynamic-system-prompt-sections", Use.IGNORED),
-    Flag("--fallback-model <model>", Use.IGNORED),
+    Flag("--fallback-model <model>"),
     Flag("--file <specs...>", Use.IGNORED),
     Flag("--fork-session", Use.REFUSED),
     Flag("--forward-subagent-text", Use.IGNORED),

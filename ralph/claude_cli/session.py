@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +15,7 @@ from ralph.claude_cli.conversation import Conversation, Dialogue
 from ralph.claude_cli.desk import Desk, Tool
 from ralph.claude_cli.instructions import available, listing
 from ralph.claude_cli.models.base import Model, resolve
+from ralph.claude_cli.models.fallback import ModelChain
 from ralph.claude_cli.models.scripted import PREFIX, scripted
 from ralph.claude_cli.options import Options
 from ralph.claude_cli.permissions.decide import Permissions, gather
@@ -110,9 +111,10 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     home = Path(environment.get("HOME", "/"))
     for note in options.settings.notes:
         tell(note)
-    model = open_model(options, options.settings.for_itself(environment))
-    price = _price_of(model)
-    if options.max_dollars is not None and price(usage.Tokens()) is None:
+    own_environment = options.settings.for_itself(environment)
+    wanted = options.model or own_environment.get("ANTHROPIC_MODEL", "") or options.settings.model
+    model = ModelChain(*(open_model(name, options, own_environment) for name in (wanted, *options.fallback_models)))
+    if options.max_dollars is not None and _price(model.name, usage.Tokens()) is None:
         raise RalphError(f"--max-budget-usd can't be enforced: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)
     rights = gather(
@@ -148,7 +150,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         model=model,
         toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),
         dialogue=Dialogue(preamble(instructions.instructions(cwd, home, options.sources), listing(known.values()))),
-        account=SessionUsage(model, price),
+        account=SessionUsage(_price),
         inbox=Stdin(desk.stop),
         system=system_prompt(options.system_prompt, options.more_system_prompt, cwd),
         advise=advise,
@@ -181,9 +183,9 @@ def advise(line: str) -> None:
     tell(f"ralph-claude: {line}")
 
 
-def open_model(options: Options, environment: Mapping[str, str]) -> Model:
+def open_model(wanted: str, options: Options, environment: Mapping[str, str]) -> Model:
     """The model that was asked for, ready but not yet asked."""
-    name = resolve(options.model or environment.get("ANTHROPIC_MODEL", "") or options.settings.model, environment)
+    name = resolve(wanted, environment)
     if name.startswith(PREFIX):
         return scripted(name, environment.get("RALPH_ITERATION", ""))
     if find_spec("anthropic") is None:
@@ -195,10 +197,8 @@ def open_model(options: Options, environment: Mapping[str, str]) -> Model:
     return open_anthropic(name, environment, options.effort)
 
 
-def _price_of(model: Model) -> Callable[[usage.Tokens], float | None]:
-    if model.name.startswith(PREFIX):
-        return lambda _: 0.0
-    return lambda tokens: usage.shipped().dollars(model.name, tokens)
+def _price(model: str, tokens: usage.Tokens) -> float | None:
+    return 0.0 if model.startswith(PREFIX) else usage.shipped().dollars(model, tokens)
 
 
 def _output(options: Options) -> ResultOutput:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ralph.claude_cli.models.base import Block, ModelError, Retrying
+from ralph.claude_cli.models.base import Block, FellBack, ModelError, Retrying, display_name
 from ralph.claude_cli.stdio import Event, ResultOutput
 from ralph.claude_cli.usage import message_usage, usage
 from ralph.core import ndjson
@@ -197,6 +197,23 @@ class Stream:
             retry_delay_ms=retry.delay_ms,
             error_status=retry.status,
             error=retry.error,
+        )
+
+    def fell_back(self, step: FellBack) -> None:
+        original, fallback = display_name(step.original), display_name(step.fallback)
+        match step.trigger:
+            case "model_not_found":
+                why = f"because {original} is not available"
+            case "last_resort":
+                why = f"because {original} returned an error that could not be retried ({step.said})"
+            case _:
+                why = f"due to high demand for {original}"
+        self.system(
+            "model_fallback",
+            trigger=step.trigger,
+            original_model=step.original,
+            fallback_model=step.fallback,
+            content=f"Switched to {fallback} {why}",
         )
 
     def quota(self, info: Mapping[str, object]) -> None:

@@ -13,66 +13,76 @@ class Spent:
 
     tokens: Tokens = field(default_factory=Tokens)
     dollars: float | None = 0.0
-    messages: int = 0
 
     def add(self, tokens: Tokens, dollars: float | None) -> None:
-        self.messages += 1
         self.tokens += tokens
         self.dollars = None if dollars is None or self.dollars is None else self.dollars + dollars
 
 
 @dataclass(slots=True)
 class SessionUsage:
-    """The books of one session with one model."""
+    """The books of one session, with a page for each of its models."""
 
-    model: Model
-    price: Callable[[Tokens], float | None]
-    """Dollars for one message; None when nobody knows."""
+    price: Callable[[str, Tokens], float | None]
+    """Dollars for one message of a model; None when nobody knows."""
 
-    turn: Spent = field(default_factory=Spent)
-    whole: Spent = field(default_factory=Spent)
+    said: Tokens = field(default_factory=Tokens)
+    """The tokens of the conversation itself in this turn: no subagent's, and no summary's."""
+
+    turn: dict[str, Spent] = field(default_factory=dict[str, "Spent"])
+    whole: dict[str, Spent] = field(default_factory=dict[str, "Spent"])
+    models: dict[str, Model] = field(default_factory=dict[str, Model])
+
+    @property
+    def dollars(self) -> float | None:
+        """What the session has cost so far; None when nobody knows."""
+        costs = [spent.dollars for spent in self.whole.values()]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if len(known) == len(costs) else None
 
     def begin_turn(self) -> None:
-        self.turn = Spent()
+        self.said, self.turn = Tokens(), {}
 
-    def charge(self, tokens: Tokens) -> None:
-        """Enter one message."""
-        dollars = self.price(tokens)
-        self.turn.add(tokens, dollars)
-        self.whole.add(tokens, dollars)
+    def charge(self, model: Model, tokens: Tokens, *, aside: bool = False) -> None:
+        """Enter one message; `aside`: it is no message of the conversation itself."""
+        self.models[model.name] = model
+        dollars = self.price(model.name, tokens)
+        self.said += Tokens() if aside else tokens
+        for book in (self.turn, self.whole):
+            book.setdefault(model.name, Spent()).add(tokens, dollars)
 
     def figures(self) -> dict[str, object]:
         """The fields of `result`: `usage` is the turn's, the cost and `modelUsage` are the whole session's."""
-        cost = {} if self.whole.dollars is None else {"total_cost_usd": self.whole.dollars or 0}
+        cost = {} if self.dollars is None else {"total_cost_usd": self.dollars or 0}
         return {
             **cost,
-            "usage": usage(self.turn.tokens),
+            "usage": usage(self.said),
             "modelUsage": self._by_model(self.whole),
             "model_usage_since_last_result": self._by_model(self.turn),
         }
 
-    def _by_model(self, spent: Spent) -> Mapping[str, object]:
-        if not spent.messages:
-            return {}
-        cost = {} if spent.dollars is None else {"costUSD": spent.dollars}
-        return {
-            self.model.name: {
-                "inputTokens": spent.tokens.input,
-                "outputTokens": spent.tokens.output,
-                "cacheReadInputTokens": spent.tokens.cache_read,
-                "cacheCreationInputTokens": spent.tokens.cache_write,
-                "webSearchRequests": 0,
-                **cost,
-                "contextWindow": self.model.traits.context_window,
-                "maxOutputTokens": self.model.traits.max_output,
-                "thinkingTokens": 0,
-                "cacheCreationEphemeral5mInputTokens": 0,
-                "cacheCreationEphemeral1hInputTokens": 0,
-                "canonicalModel": canonical(self.model.name),
-                "provider": "firstParty",
-                "costBasis": "unknown" if spent.dollars is None else "list",
-            }
-        }
+    def _by_model(self, book: Mapping[str, Spent]) -> Mapping[str, object]:
+        return {name: _page(self.models[name], spent) for name, spent in book.items()}
+
+
+def _page(model: Model, spent: Spent) -> Mapping[str, object]:
+    cost = {} if spent.dollars is None else {"costUSD": spent.dollars}
+    return {
+        "inputTokens": spent.tokens.input,
+        "outputTokens": spent.tokens.output,
+        "cacheReadInputTokens": spent.tokens.cache_read,
+        "cacheCreationInputTokens": spent.tokens.cache_write,
+        "webSearchRequests": 0,
+        **cost,
+        "contextWindow": model.traits.context_window,
+        "maxOutputTokens": model.traits.max_output,
+        "thinkingTokens": 0,
+        "cacheCreationEphemeral5mInputTokens": 0,
+        "cacheCreationEphemeral1hInputTokens": 0,
+        "canonicalModel": canonical(model.name),
+        "provider": "firstParty",
+        "costBasis": "unknown" if spent.dollars is None else "list",
+    }
 
 
 def message_usage(tokens: Tokens) -> dict[str, object]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.support.api_replies import Reply, Say
 from tests.support.conversation import Conversation
@@ -38,8 +39,8 @@ class Told:
 
 
 Drive = Callable[[Conversation, MessagesApi], None]
-Model = Sequence[Reply] | Callable[[int, str], Reply]
-"""Replies in their order; or a choice by the number of the request and by what the user said last."""
+Model = Sequence[Reply] | Callable[[int, str], Reply] | Callable[[int, str, str], Reply]
+"""Replies in their order; or a choice by the number of the request, what the user said last, and the model asked."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def _run(
 def _scripted(script: Model, repo: Path) -> Callable[[int, Event], Reply]:
     def reply(number: int, request: Event) -> Reply:
         if callable(script):
-            chosen = script(number, _last_said(request))
+            given = (number, _last_said(request), request["model"])
+            chosen = cast("Callable[..., Reply]", script)(*given[: len(inspect.signature(script).parameters)])
         else:
             chosen = script[number - 1] if number <= len(script) else Say("The script has ended.")
         if not isinstance(chosen, Say):
@@ -159,7 +161,9 @@ _FIXED = (
     "type", "subtype", "is_error", "api_error_status", "api_error_type", "api_error", "num_turns", "stop_reason",
     "terminal_reason", "error", "result", "errors", "structured_output", "isSynthetic", "result_index", "attempt",
     "max_retries", "error_status", "permissionMode", "tools", "model", "estimated_tokens", "rate_limit_info",
-    "tool_name", "decision_reason_type", "is_api_error_message",
+    "tool_name", "decision_reason_type", "is_api_error_message", "trigger", "original_model", "fallback_model",
+    "content", "status", "compact_result", "mcp_servers", "subagent_type", "task_description", "last_tool_name",
+    "subagent_stats",
 )  # fmt: skip
 
 

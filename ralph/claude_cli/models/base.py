@@ -1,5 +1,6 @@
 """The interface that every model implements, the events it streams, and the catalogue of known models."""
 
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ ALIASES: Mapping[str, str] = {
     "fable": "claude-fable-5-2",
 }
 DEFAULT = "opus"
+_NAMED = re.compile(r"claude-([a-z]+)-(\d+(?:-\d+)?)")
 Thinks = Literal["adaptive", "budget", "unknown"]
 
 
@@ -87,7 +89,19 @@ class QuotaTold:
     info: Mapping[str, object]
 
 
-Utterance = Started | Thinking | ModelSaid | MessageEnd | Retrying | QuotaTold
+@dataclass(frozen=True, slots=True)
+class FellBack:
+    """From here on another model answers; `said` is what the first one complained about, if it did."""
+
+    trigger: str
+    """In claude's words: overloaded, server_error, model_not_found, last_resort."""
+
+    original: str
+    fallback: str
+    said: str = ""
+
+
+Utterance = Started | Thinking | ModelSaid | MessageEnd | Retrying | QuotaTold | FellBack
 
 
 class ModelError(Exception):
@@ -185,6 +199,12 @@ def resolve(model: str, environment: Mapping[str, str]) -> str:
     if alias not in ALIASES:
         return wanted
     return environment.get(f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL", "") or ALIASES[alias]
+
+
+def display_name(model: str) -> str:
+    """The name as claude shows it: Sonnet 5.5; of a stranger, its id."""
+    match = _NAMED.fullmatch(canonical(model))
+    return f"{match[1].capitalize()} {match[2].replace('-', '.')}" if match else model
 
 
 def entry(model: str) -> ModelEntry:
