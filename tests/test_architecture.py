@@ -54,7 +54,7 @@ ORDER: dict[str, str] = {
         "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "
         "main queue_control queue_history queue_work < runs"
     ),
-    "config": "envrc_files files keys paths < envrc settings trust < environment",
+    "config": "envrc_files files paths values < envrc keys trust < settings < environment",
     "core": (
         "errors events guidance ndjson progress secrets stall text verdict < activity fallback goal records usage < "
         "limits plan reason status summary < failures run < history stage"

@@ -15,9 +15,10 @@ from typing import cast
 
 from ralph.config import settings
 from ralph.config.files import Folders, goal_in, read_goal, read_text
-from ralph.config.keys import KEYS, MANIFEST, Parser
+from ralph.config.keys import KEYS, MANIFEST
 from ralph.config.paths import user_config
 from ralph.config.settings import Settings
+from ralph.config.values import Parser
 from ralph.core.errors import UsageError
 from ralph.core.goal import Goal, NoObjectiveError, goal_name
 from ralph.core.progress import Reporter, TaskProgress, unreported
