@@ -130,7 +130,7 @@ READS_ESCAPES = {
 
 def test_escape_sequences_are_written_by_one_module() -> None:
     """Whoever else has the character in a literal looks for it in what others wrote."""
-    files = {str(file.relative_to(PACKAGE).with_suffix("")): file for file in PACKAGE.rglob("*.py")}
+    files = _files(PACKAGE)
     found = {
         name
         for name, file in files.items()
@@ -176,7 +176,7 @@ def violations(
     door_of_environment: str = ENVIRONMENT_DOOR,
 ) -> list[str]:
     """List every import in a package that the tables do not allow, wherever in a file it stands, and the rule."""
-    files = {str(file.relative_to(package).with_suffix("")): file for file in package.rglob("*.py")}
+    files = _files(package)
     ranks = {
         f"{folder}/{name}": rank
         for folder, words in order.items()
@@ -259,9 +259,7 @@ def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
         "high/environ.py": "import os, rich\nfrom toy.low.first import thing\nhome = os.environ['HOME']",
         "stray.py": "import toy.low.first",
     }
-    for name, text in files.items():
-        (toy / name).parent.mkdir(parents=True, exist_ok=True)
-        (toy / name).write_text(text)
+    _package(toy, files)
     layers = {"__init__": "", "core": "", "low": "__init__", "high": "low"}
     order = {"low": "first < second < third gone", "high": "inner environ"}
 
@@ -278,6 +276,8 @@ def test_every_kind_of_violation_is_found(tmp_path: Path) -> None:
 
 
 DEPTH, FAN_OUT, LONGEST_MODULE, LONGEST_FUNCTION = 13, 18, 450, 60
+LONGEST_LOOP = 30
+"""Lines of `run_goal`, the algorithm: one screen."""
 BROAD = 8
 """Handlers of any exception at all: the edges of a program, a thread, a screen or another package's code."""
 LINES_A_MODULE = 210
@@ -289,31 +289,110 @@ EMPTY = 8
 
 
 def test_the_package_stays_one_that_a_stranger_can_read() -> None:
-    files = {str(file.relative_to(PACKAGE).with_suffix("")): file for file in PACKAGE.rglob("*.py")}
-    uses = {name: _used_by(name, file, files) for name, file in files.items()}
-    texts = {name: file.read_text() for name, file in files.items()}
-    lines = {name: len(text.splitlines()) for name, text in texts.items()}
-    modules = [name for name, length in lines.items() if length > EMPTY]
-    single = [name for name in modules if sum(name in used for used in uses.values()) == 1]
-    order = list(graphlib.TopologicalSorter(uses).static_order())  # raises CycleError
-    depth: dict[str, int] = {}
+    faults = [*shape_faults(PACKAGE), *size_faults(PACKAGE), *name_faults(PACKAGE)]
+    assert not faults, "\n".join(faults)
+
+
+def test_the_loop_fits_on_a_screen() -> None:
+    tree = ast.parse((PACKAGE / "run/loop.py").read_text())
+    (loop,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "run_goal")
+    assert _length(loop) <= LONGEST_LOOP
+
+
+def shape_faults(package: Path) -> Iterator[str]:
+    """Yield what is wrong with the graph of imports: circles, depth, fan-out, modules with a single importer."""
+    files = _files(package)
+    uses = {name: _used_by(name, package, files) for name in files}
+    try:
+        order = [*graphlib.TopologicalSorter(uses).static_order()]
+    except graphlib.CycleError as error:
+        yield f"{' → '.join(reversed(error.args[1]))}: imports must not go in a circle"
+        return
+    chains: dict[str, tuple[str, ...]] = {}
     for name in order:
-        depth[name] = max((depth[used] + 1 for used in uses[name]), default=0)
+        chains[name] = (name, *max((chains[used] for used in uses[name]), key=len, default=()))
+    deepest = max(order, key=lambda name: len(chains[name]))
+    if len(chains[deepest]) - 1 > DEPTH:
+        yield f"{' → '.join(chains[deepest])}: {len(chains[deepest]) - 1} imports deep, at most {DEPTH}"
+    for name, used in uses.items():
+        if len(used) > FAN_OUT:
+            yield f"{name} imports {len(used)} modules of ours, at most {FAN_OUT}: {', '.join(sorted(used))}"
+    modules = [name for name, file in files.items() if _lines(file) > EMPTY]
+    importers = {name: [other for other, used in uses.items() if name in used] for name in modules}
+    single = [f"{name} (by {others[0]})" for name, others in importers.items() if len(others) == 1]
+    if len(single) > SINGLE * len(modules):
+        share = f"{len(single)} of {len(modules)} modules have a single importer, at most {SINGLE:.0%}"
+        yield f"{share}: {', '.join(sorted(single))}"
+
+
+def size_faults(package: Path) -> Iterator[str]:
+    """Yield the modules and functions that are too long, and whether the modules are too many for their lines."""
+    files = _files(package)
+    lengths = {name: _lines(file) for name, file in files.items()}
+    for name, length in lengths.items():
+        if length > LONGEST_MODULE:
+            yield f"{name} has {length} lines, at most {LONGEST_MODULE}"
+        for node in ast.walk(ast.parse(files[name].read_text())):
+            is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            if is_function and _length(node) > LONGEST_FUNCTION:
+                yield f"{name}: {node.name} has {_length(node)} lines, at most {LONGEST_FUNCTION}"
+    modules, lines = sum(length > EMPTY for length in lengths.values()), sum(lengths.values())
+    if modules * LINES_A_MODULE > lines:
+        yield f"{modules} modules share {lines} lines: at most one for every {LINES_A_MODULE}"
+
+
+def name_faults(package: Path) -> Iterator[str]:
+    """Yield modules that are named in -ing, and class names that stand for two things."""
     classes: dict[str, list[str]] = {}
-    faults = [f"{name} imports {len(used)} modules of ours" for name, used in uses.items() if len(used) > FAN_OUT]
-    faults += [f"{name} is {deep} imports deep" for name, deep in depth.items() if deep > DEPTH]
-    faults += [f"{name} has {length} lines" for name, length in lines.items() if length > LONGEST_MODULE]
-    faults += [f"{name} ends in -ing" for name in files if name.endswith("ing")]
-    for name, text in texts.items():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION:
-                faults.append(f"{name}: {node.name} has more than {LONGEST_FUNCTION} lines")
+    for name, file in _files(package).items():
+        if name.endswith("ing"):
+            yield f"{name} ends in -ing: a module is a thing, so give it a noun"
+        for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 classes.setdefault(node.name, []).append(name)
-    faults += [f"class {kind} is in {' and '.join(places)}" for kind, places in classes.items() if len(places) > 1]
-    assert not faults, "\n".join(faults)
-    assert len(modules) <= sum(lines.values()) / LINES_A_MODULE
-    assert len(single) <= SINGLE * len(modules), sorted(single)
+    for kind, places in classes.items():
+        if len(places) > 1:
+            yield f"class {kind} is in {' and '.join(places)}: one name means one thing"
+
+
+def test_every_fault_of_shape_size_and_name_is_found(tmp_path: Path) -> None:
+    chain = {f"c{number}.py": f"from toy import c{number + 1}\n" for number in range(DEPTH + 1)}
+    wide = "".join(f"from toy import c{number}\n" for number in range(DEPTH + 1))
+    files = {
+        **chain,
+        f"c{DEPTH + 1}.py": "",
+        "__init__.py": "version = 1",
+        "folder/__init__.py": "name = 1",
+        "wide.py": f"from toy import version\nfrom toy.folder import name\n{wide}from toy import x1, x2, x3\n",
+        **{f"x{number}.py": "\n" * 20 for number in (1, 2, 3)},
+        "long.py": "async def f():\n" + "    pass\n" * LONGEST_FUNCTION + "\n" * LONGEST_MODULE,
+        "parsing.py": "class Thing: ...\nclass _Own: ...",
+        "other.py": "class Thing: ...\nclass _Own: ...",
+    }
+    toy = _package(tmp_path / "toy", files)
+    used = ["__init__", *sorted(f"c{number}" for number in range(DEPTH + 1)), "folder/__init__", "x1", "x2", "x3"]
+    assert [*shape_faults(toy)] == [
+        f"wide → {' → '.join(f'c{number}' for number in range(DEPTH + 2))}: {DEPTH + 2} imports deep, at most {DEPTH}",
+        f"wide imports {len(used)} modules of ours, at most {FAN_OUT}: {', '.join(used)}",
+        "3 of 5 modules have a single importer, at most 30%: x1 (by wide), x2 (by wide), x3 (by wide)",
+    ]
+    lines = sum(len(text.splitlines()) for text in files.values())
+    assert [*size_faults(toy)] == [
+        f"long has {LONGEST_MODULE + LONGEST_FUNCTION + 1} lines, at most {LONGEST_MODULE}",
+        f"long: f has {LONGEST_FUNCTION + 1} lines, at most {LONGEST_FUNCTION}",
+        f"5 modules share {lines} lines: at most one for every {LINES_A_MODULE}",
+    ]
+    assert {*name_faults(toy)} == {
+        "parsing ends in -ing: a module is a thing, so give it a noun",
+        "class Thing is in other and parsing: one name means one thing",
+    }
+
+
+def test_a_circle_of_imports_is_named(tmp_path: Path) -> None:
+    files = {"__init__.py": "", "a.py": "from toy import b", "b.py": "def late():\n    from toy.c import x", "c.py": ""}
+    assert [*shape_faults(_package(tmp_path / "toy", {**files, "c.py": "import toy.a"}))] in [
+        [f"{circle}: imports must not go in a circle"] for circle in ("a → b → c → a", "b → c → a → b", "c → a → b → c")
+    ]
 
 
 def test_few_handlers_catch_everything_and_each_says_why() -> None:
@@ -332,7 +411,26 @@ def _catches_everything(kind: ast.expr | None) -> bool:
     return any(each is None or ast.unparse(each) in {"Exception", "BaseException"} for each in kinds)
 
 
-def _used_by(name: str, file: Path, files: Mapping[str, Path]) -> set[str]:
-    targets = (target.partition(".") for target in imports(file, PACKAGE))
-    found = {_file_of(inner, files) for library, _, inner in targets if library == PACKAGE.name}
-    return {each for each in found if each != name and not each.endswith("__init__")}
+def _package(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def _files(package: Path) -> dict[str, Path]:
+    return {str(file.relative_to(package).with_suffix("")): file for file in sorted(package.rglob("*.py"))}
+
+
+def _lines(file: Path) -> int:
+    return len(file.read_text().splitlines())
+
+
+def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (node.end_lineno or 0) - node.lineno + 1
+
+
+def _used_by(name: str, package: Path, files: Mapping[str, Path]) -> set[str]:
+    """Return the files of ours that one imports, an `__init__` from which it takes a name included."""
+    targets = (target.partition(".") for target in imports(files[name], package))
+    return {_file_of(inner, files) for library, _, inner in targets if library == package.name} - {name}

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ralph import __version__
 from ralph.agents.base import Request
 from ralph.config import settings
 from ralph.config.files import read_text
@@ -16,12 +15,12 @@ from ralph.core.errors import BlockedError, ExitCode, Interrupted, RalphError, U
 from ralph.core.events import Event, IterationEnded, RunEnded, Tag, Text, ToolStart
 from ralph.core.limits import Allowance
 from ralph.core.stage import Stage, parse_stage, stage_message
-from ralph.core.text import both_ends, few, format_money, plural
+from ralph.core.text import both_ends, few, plural
 from ralph.core.verdict import Verdict, obstacle_in
 from ralph.run.agent import AgentHost, ChosenAgent, choose_agent, refusing_a_bad_disk
 from ralph.run.prepare import SurveyRequest, look_around, surround
 from ralph.run.prompts import AgentsMd, Prompts, said_of, standing_agents_md
-from ralph.run.report import Lines, signal_name, survey_started
+from ralph.run.report import Lines, headline, signal_name, spent, survey_started
 from ralph.run.screen import RunScreen
 from ralph.run.turn import Talk, Turns
 from ralph.state import project
@@ -159,7 +158,7 @@ def _refuse_tree(asked: SurveyRequest, flags: PipeFlags) -> None:
 
 def _greeting(asked: SurveyRequest, steps: Sequence[_Step]) -> Lines:
     titles = " → ".join(step.stage.title for step in steps)
-    yield "ralph", f"{__version__} · {plural(len(steps), 'stage')}: {titles}"
+    yield headline(f"{plural(len(steps), 'stage')}: {titles}")
     yield "repo", f"{asked.repo.root} · branch {asked.repo.branch() or '(detached HEAD)'}"
     yield "", ""
 
@@ -235,13 +234,11 @@ class _Pipeline:
 
     def farewell(self) -> Lines:
         """The last words: the commit of each stage that is done, and what all of them used."""
-        spend = self.talk.spend
         yield "", ""
         yield "result", f"{len(self.commits)} of {plural(len(self._steps), 'stage')} done"
         for title, commit in self.commits:
             yield "", f"{commit[:10]} {title}"
-        tokens = f"{spend.tokens:,} tokens" if spend.knows_tokens else "tokens unknown"
-        yield "", f"{format_money(spend.cost_usd) if spend.costed else 'cost unknown'} · {tokens}"
+        yield "", spent(self.talk.spend)
         yield "files", f"raw logs in {self._journal.logs}"
 
     def _keep(self, talk: Talk) -> None:

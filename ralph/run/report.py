@@ -37,7 +37,7 @@ _SUBAGENTS = {"Agent", "Task"}
 def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -> Lines:
     """The header of a run, as labelled lines; `version` is the agent's, if known."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.agent.runner
-    yield "ralph", f"{__version__} · {run.goal}: {prepared.goal.title}"
+    yield headline(f"{run.goal}: {prepared.goal.title}")
     yield from introduction(prepared.agent, version=version)
     yield from chosen.fallback.header
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
@@ -53,10 +53,7 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
     yield "run", str(directory)
     yield from dict.fromkeys(note for each in (prepared.agent, *prepared.fallbacks) for note in _unheld(each))
     if chosen.reasoning is Reasoning.NONE and runner.reply == Reply.TOOL:
-        yield (
-            "note",
-            "thinking is off, but some versions of Claude Code (2.1.325) still think at low effort",
-        )
+        yield "note", "thinking is off, but some versions of Claude Code (2.1.325) still think at low effort"
     if not prepared.repo.has_identity:
         yield "note", f"git has no user name and email here: ralph commits as {repo.FALLBACK_IDENTITY}"
     if prepared.asked.place.is_old_clone:
@@ -64,6 +61,11 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
         yield "fetch", shlex.join(["git", "-C", str(prepared.repo.root), "fetch"])
     for note in chosen.notes:
         yield "note", note
+
+
+def headline(what: str) -> tuple[str, str]:
+    """Return the first line of a header."""
+    return "ralph", f"{__version__} · {what}"
 
 
 def _limits(chosen: Settings) -> str:
@@ -123,15 +125,9 @@ def _unheld(agent: ChosenAgent) -> Lines:
         yield "note", f"--max-cost and --max-tokens can't be enforced: a {runner.transcript} transcript has no usage"
         yield "", "use --max-iterations, --duration or --iteration-timeout instead"
     elif on_use and runner.transcript == "codex":
-        yield (
-            "note",
-            "codex reports usage at the end of a turn: ralph enforces cost and token limits between turns",
-        )
+        yield "note", "codex reports usage at the end of a turn: ralph enforces cost and token limits between turns"
     if on_use and not on_cost and as_claude and _SUBAGENTS & set(chosen.worker.tools):
-        yield (
-            "note",
-            "subagents report their output at the end of a turn: --max-tokens may act late within a turn",
-        )
+        yield "note", "subagents report their output at the end of a turn: --max-tokens may act late within a turn"
         yield "", "with --max-cost, the agent itself enforces the budget, subagents included"
     if on_cost and tells and not as_claude and agent.prices.price(chosen.model) is None:
         model = chosen.model or "its model"
@@ -196,7 +192,7 @@ def _leftovers(result: RunResult, prepared: Prepared) -> Lines:
 
 def short_greeting(prepared: Prepared) -> Lines:
     """The header of a start that has nothing to run."""
-    yield "ralph", f"{__version__} · {prepared.goal.name}: {prepared.goal.title}"
+    yield headline(f"{prepared.goal.name}: {prepared.goal.title}")
     yield "repo", f"{prepared.repo.root} · branch {prepared.repo.branch() or '(detached HEAD)'}"
     if dirty := prepared.repo.dirty_paths(prepared.goal.path):
         yield "note", f"the proof does not cover uncommitted changes: {few(dirty, 5)}"
@@ -267,21 +263,28 @@ def signal_name(number: int) -> str:
     return {1: "SIGHUP", 2: "Ctrl-C (SIGINT)", 15: "SIGTERM"}.get(number, f"signal {number}")
 
 
+def spent(spend: Spend, between: str = " · ") -> str:
+    """Say what was used, in dollars and in tokens."""
+    return _spent_money(spend) + between + _spent_tokens(spend)
+
+
 def _cost(run: Run) -> str:
-    if not run.spend.costed:
-        return "cost unknown"
     apart = run.condensed.spend
     details = [
         "partly estimated" if run.spend.estimated else "",
         f"{format_money(apart.cost_usd)} of it for summaries" if apart.costed else "",
     ]
     said = "; ".join(filter(None, details))
-    return format_money(run.spend.cost_usd) + (f" ({said})" if said else "")
+    return _spent_money(run.spend) + (f" ({said})" if said and run.spend.costed else "")
 
 
 def _tokens(run: Run) -> str:
     apart = run.condensed.spend
     return _spent_tokens(run.spend) + (f" ({apart.tokens:,} for summaries)" if apart.knows_tokens else "")
+
+
+def _spent_money(spend: Spend) -> str:
+    return format_money(spend.cost_usd) if spend.costed else "cost unknown"
 
 
 def _spent_tokens(spend: Spend) -> str:
@@ -325,7 +328,7 @@ def survey_started(asked: SurveyRequest) -> RunStarted:
 
 def survey_greeting(asked: SurveyRequest) -> Lines:
     """The header of a scout's pass."""
-    yield "ralph", f"{__version__} · mapping the code base"
+    yield headline("mapping the code base")
     yield from introduction(asked.agent, read_only=True)
     yield "repo", f"{asked.repo.root} · branch {asked.repo.branch() or '(detached HEAD)'}"
     if asked.around.header:
@@ -337,7 +340,6 @@ def survey_greeting(asked: SurveyRequest) -> Lines:
 
 def survey_farewell(survey: Survey, spend: Spend, seconds: float, logs: Path, kept: Path | None) -> Lines:
     """The report of a scout's pass; `kept` is the previous map, if it was different."""
-    cost = format_money(spend.cost_usd) if spend.costed else "cost unknown"
     yield "", ""
     if survey.map:
         lines = len(survey.map.splitlines())
@@ -346,7 +348,7 @@ def survey_farewell(survey: Survey, spend: Spend, seconds: float, logs: Path, ke
             yield "", f"the previous map is kept in {kept}"
     else:
         yield "result", f"failed: {survey.reason}" if survey.exit_code == ExitCode.FAILED else survey.reason
-    yield "", f"{cost} · {_spent_tokens(spend)} · {format_duration(seconds)}"
+    yield "", f"{spent(spend)} · {format_duration(seconds)}"
     yield "files", f"raw logs in {logs}"
     if survey.hint:
         yield "next", survey.hint
@@ -354,7 +356,7 @@ def survey_farewell(survey: Survey, spend: Spend, seconds: float, logs: Path, ke
 
 def plan_greeting(asked: SurveyRequest, plan: Plan) -> Lines:
     """The header of a planner's conversation."""
-    yield "ralph", f"{__version__} · turning an idea into a goal"
+    yield headline("turning an idea into a goal")
     yield from introduction(asked.agent, read_only=True)
     yield "idea", " ".join(plan.idea.split())[:_LONGEST_IDEA]
     for note in asked.agent.settings.notes:
@@ -364,10 +366,9 @@ def plan_greeting(asked: SurveyRequest, plan: Plan) -> Lines:
 
 def plan_farewell(plan: Plan, steps: Sequence[str], logs: Path) -> Lines:
     """The last words of a planner's conversation; `steps` are the commands that come next."""
-    cost = format_money(plan.spend.cost_usd) if plan.spend.costed else "cost unknown"
     yield "", ""
     yield "result", f"wrote {os.path.relpath(plan.file)}" if plan.is_written else "nothing was written"
-    yield "", f"{cost} · {_spent_tokens(plan.spend)}"
+    yield "", spent(plan.spend)
     yield "files", f"raw logs in {logs}"
     yield from zip(("next", *[""] * len(steps)), steps, strict=False)
 
@@ -411,8 +412,6 @@ def write_dossier(result: RunResult, prepared: Prepared, journal: Journal) -> No
 
 def dossier(run: Run, reason: str, facts: Facts) -> str:
     """Describe the goal, the attempts, the check's output, the changes, the cost and where the logs are."""
-    cost = format_money(run.spend.cost_usd) if run.spend.costed else "cost unknown"
-    tokens = f"{run.spend.tokens:,} tokens" if run.spend.knows_tokens else "tokens unknown"
     summary = run.condensed.summary
     apart = run.history.since(run.condensed.through)
     recent = apart[-_MOST_ITERATIONS:]
@@ -425,7 +424,7 @@ def dossier(run: Run, reason: str, facts: Facts) -> str:
         f"- goal: `{facts.goal_path}`",
         f"- repository: `{facts.repo}`, branch `{run.branch or '(detached HEAD)'}`",
         f"- commits: `git -C {facts.repo} log {run.base or ''}{'..' if run.base else ''}{run.tip or 'HEAD'}`",
-        f"- spent: {cost}, {tokens}; {len(run.history.iterations)} iterations, {run.failed} failed sessions",
+        f"- spent: {spent(run.spend, ', ')}; {len(run.history.iterations)} iterations, {run.failed} failed sessions",
         f"- raw logs: `{facts.logs}`",
         "",
         "## What was tried",
