@@ -38,6 +38,11 @@ class Limit(StrEnum):
     COST = "--max-cost"
     TOKENS = "--max-tokens"
 
+    @property
+    def setting(self) -> str:
+        """The name of its setting."""
+        return self.removeprefix("--").replace("-", "_")
+
 
 def limit_reached(what: str) -> str:
     """Return the reason of a run that ended at a limit."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.core.limits import Limit
 from ralph.core.reason import Cause, NextStep, written
 from ralph.core.secrets import without_login
 from ralph.core.text import few, format_duration, format_money, local_minute, plural, short_names, timestamp
@@ -89,7 +90,6 @@ MOST_LISTED = 200
 """Goals in a list without `--all`."""
 
 
-_LIMITS = ("max_iterations", "duration", "max_cost", "max_tokens")
 _LOOKS = {
     _CUT_OFF: Look.WARN,
     State.DRAFT: Look.QUIET,
@@ -346,8 +346,8 @@ def _way_out(goal: BatchGoal) -> tuple[NextStep, ...]:
     if goal.unmerged is not None:
         return (NextStep("resolve that, then: ", again, "; only the merge runs again"),)
     if goal.why.cause is Cause.LIMIT:
-        reached = goal.why.limit.removeprefix("--").replace("-", "_")  # unknown for goals from an earlier ralph
-        if any(name in goal.settings for name in ([reached] if reached else _LIMITS)):
+        reached = [each for each in Limit if goal.why.limit in ("", each)]  # unknown for goals from an earlier ralph
+        if any(limit.setting in goal.settings for limit in reached):
             return (NextStep("raise it in the manifest or with its flag, then run the same command again"),)
         kept = "; the queue works from its own copy"
         return (NextStep(f"raise it in {goal.path}, then: ", ("run", shlex.quote(goal.path)), kept),)

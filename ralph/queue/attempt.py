@@ -87,7 +87,7 @@ class AttemptTask:
             self._bring_up_to_date(goal, repository)
         share = share_of_goal(goal, self._budget.lend(goal.id), self._paths, self._rules.env)
         if share.used_up:
-            return AttemptResult(LIMIT, limit_reached(share.used_up))
+            return AttemptResult(LIMIT, limit_reached(share.used_up), limit=share.limit or "")
         context = replace(context, flags=[*context.flags, *share.flags])
         number = f", attempt {goal.attempt} of {MOST_ATTEMPTS}" if goal.attempt > 1 else ""
         self._worker.tell(NewsKind.STARTED, f"on {goal.branch}{number}", goal)

@@ -123,7 +123,8 @@ class Share:
     lent: frozenset[Limit] = frozenset()
     """The limits that are the budget's: a goal that reaches one has done nothing wrong."""
     used_up: str = ""
-    """How earlier runs of the goal have used up its own limit, in words; empty: they have not."""
+    """How earlier runs of the goal have used up its own `limit`, in words; empty: they have not."""
+    limit: Limit | None = None
 
 
 def share_of(own: Limits, earlier: Spend, run: Spend, left: Budget) -> Share:
@@ -135,9 +136,9 @@ def share_of(own: Limits, earlier: Spend, run: Spend, left: Budget) -> Share:
     cost = None if own.cost_usd is None else own.cost_usd - earlier.cost_usd
     tokens = None if own.tokens is None else own.tokens - earlier.tokens
     if cost is not None and cost <= 0:
-        return Share(used_up=f"its runs have cost {format_money(earlier.cost_usd)}")
+        return Share(used_up=f"its runs have cost {format_money(earlier.cost_usd)}", limit=Limit.COST)
     if tokens is not None and tokens <= 0:
-        return Share(used_up=f"its runs have used {earlier.tokens:,} tokens")
+        return Share(used_up=f"its runs have used {earlier.tokens:,} tokens", limit=Limit.TOKENS)
     flags: list[str] = []
     lent: set[Limit] = set()
     if left.cost_usd is not None and (cost is None or run.cost_usd + left.cost_usd < cost):

@@ -300,8 +300,7 @@ def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
         Limit.COST: f"{math.ceil(100 * (run.spend.cost_usd + (limits.cost_usd or 0))) / 100:.2f}",
         Limit.TOKENS: str(run.spend.tokens + (limits.tokens or 0)),
     }[limit]
-    name = limit.removeprefix("--").replace("-", "_")
-    return command_again(prepared.flags, {**prepared.asked.written, name: higher})
+    return command_again(prepared.flags, {**prepared.asked.written, limit.setting: higher})
 
 
 def survey_started(asked: SurveyRequest) -> RunStarted:

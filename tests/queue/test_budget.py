@@ -121,11 +121,15 @@ def test_a_goals_own_limit_counts_where_it_is_less_and_holds_for_all_its_runs() 
 
 
 @pytest.mark.parametrize(
-    ("earlier", "words"),
-    [(Spend(3.0, 1), "its runs have cost $3.00"), (Spend(0.0, 1200), "its runs have used 1,200 tokens")],
+    ("earlier", "words", "limit"),
+    [
+        (Spend(3.0, 1), "its runs have cost $3.00", Limit.COST),
+        (Spend(0.0, 1200), "its runs have used 1,200 tokens", Limit.TOKENS),
+    ],
 )
-def test_a_goal_that_has_used_up_its_own_limit_gets_nothing(earlier: Spend, words: str) -> None:
-    assert share_of(Limits(cost_usd=3.0, tokens=100), earlier, Spend(), Budget(5.0)) == Share(used_up=words)
+def test_a_goal_that_has_used_up_its_own_limit_gets_nothing(earlier: Spend, words: str, limit: Limit) -> None:
+    share = share_of(Limits(cost_usd=3.0, tokens=100), earlier, Spend(), Budget(5.0))
+    assert share == Share(used_up=words, limit=limit)
 
 
 def test_a_share_is_rounded_down_and_says_what_a_flag_can_say() -> None:
