@@ -15,6 +15,7 @@ from ralph.core.events import (
     MOST_TOKENS,
     Event,
     Meta,
+    QuotaStatus,
     RateLimited,
     SessionStarted,
     Tag,
@@ -73,7 +74,7 @@ def read_fault(message: str) -> CodexFault:
     if _TOO_LONG.search(said):
         return CodexFault(terminal_reason="prompt_too_long")
     if _LIMIT.search(said):
-        return CodexFault(quota=RateLimited("rejected", _resets_at(said), "codex"))
+        return CodexFault(quota=RateLimited(QuotaStatus.USED_UP, _resets_at(said), "codex"))
     status = _http_status(said)
     for kind, words in _KINDS.items():
         if words.search(said):

@@ -137,9 +137,17 @@ class SessionStarted:
         return replace(self, forked_from=asked_for) if is_other else self
 
 
+class QuotaStatus(StrEnum):
+    """What an agent reports about its account's quota; other words may come."""
+
+    ALLOWED = "allowed"
+    NEARLY_USED_UP = "allowed_warning"
+    USED_UP = "rejected"
+
+
 @dataclass(frozen=True, slots=True)
 class RateLimited:
-    """The account's quota: `allowed`, `allowed_warning` or `rejected`."""
+    """The account's quota; `status`: see `QuotaStatus`."""
 
     type: ClassVar[str] = "rate_limited"
     status: str
@@ -330,7 +338,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Guided:
-    """What happened to a message of the user: received, acknowledged, unacknowledged (sent again) or dropped."""
+    """What happened to a message of the user; `status`: see `guidance.Receipt`."""
 
     type: ClassVar[str] = "guidance"
     number: int

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from ralph.core.events import Denial, RateLimited, TurnEnded
+from ralph.core.events import Denial, QuotaStatus, RateLimited, TurnEnded
 from ralph.core.limits import Limit
 from ralph.core.text import exit_words
 from ralph.core.verdict import Answer, Reply, Verdict, VerdictFault, read_reply
@@ -227,7 +227,7 @@ def _without_result(seen: Evidence) -> SessionEnd:
 
 
 def _of_error(turn: TurnEnded, quota: RateLimited | None) -> End:
-    rejected = quota is not None and quota.status == "rejected" and quota.resets_at is not None
+    rejected = quota is not None and quota.status == QuotaStatus.USED_UP and quota.resets_at is not None
     status = turn.api_status
     if turn.terminal_reason in ("prompt_too_long", "blocking_limit"):
         return End.TOO_LONG

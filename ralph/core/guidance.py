@@ -29,10 +29,13 @@ class StoppedBy(StrEnum):
 
 
 class Receipt(StrEnum):
-    """What happened to a message after a session got it."""
+    """What happened to a message."""
 
+    RECEIVED = "received"
+    """The next session gets it."""
     ACKNOWLEDGED = "acknowledged"
     MISSING = "unacknowledged"
+    """A session got it, and did not say so: the next one gets it again."""
     DROPPED = "dropped"
 
 

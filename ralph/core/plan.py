@@ -112,7 +112,7 @@ def read_plan(structured: object, *, wants_check: bool, may_ask: bool) -> Questi
 
 def _flaw_in(goal: str, check: str) -> str:
     """Say what is wrong with a goal or its check; front matter could choose a check that nobody was shown."""
-    if goal.startswith("---"):
+    if goal.removeprefix("\ufeff").startswith("---"):
         return "The goal begins with front matter: leave that out."
     if len(goal) > _LONGEST_GOAL or len(check) > _LONGEST_CHECK:
         return "The goal, or its check, is far too long."
@@ -121,7 +121,7 @@ def _flaw_in(goal: str, check: str) -> str:
     try:
         parse_goal(goal, Path("goal.md"))
     except UsageError as fault:
-        return f"{fault.message.removeprefix('goal.md: ').capitalize()}."
+        return f"`ralph run` would refuse it: {fault.message}."
     if missing := missing_sections(goal, ("Outcomes", "Acceptance")):
         return f"The goal has no section {' and no section '.join(f'`## {title}`' for title in missing)}."
     return ""

@@ -18,6 +18,7 @@ from ralph.core.events import (
     IterationEnded,
     IterationStarted,
     Meta,
+    QuotaStatus,
     RateLimited,
     RunEnded,
     RunStarted,
@@ -36,6 +37,7 @@ from ralph.core.events import (
 )
 from ralph.core.text import instant, plural
 from ralph.core.usage import Meter, Spend
+from ralph.core.verdict import Verdict
 
 _OPEN_CALLS = 1000
 """Open calls to keep by name, the oldest; further ones are only counted."""
@@ -207,7 +209,7 @@ class StatusFold:
             case Usage():
                 self._session, self.meter = event, self.meter.metered(event)
             case RateLimited():
-                self._quota = None if event.status == "allowed" else event
+                self._quota = None if event.status == QuotaStatus.ALLOWED else event
             case _:
                 self._take_milestone(event, at)
 
@@ -230,7 +232,7 @@ class StatusFold:
                 self._drop_calls(at)
                 self._clock.end_session(at)
                 self._doing, self._since, self._mood, self.last_end = "finishing a session", at, "", event.end
-            case IterationEnded(verdict="DONE"):
+            case IterationEnded(verdict=Verdict.DONE):
                 self._begin("checking", at)
             case CheckStarted():
                 self._begin("checking", at)
@@ -254,7 +256,7 @@ class StatusFold:
 
     def _begin(self, doing: str, at: str, mood: str = "") -> None:
         """Begin the next phase of the run; its usage stays, and a wait is over."""
-        if self._until is not None and self._quota is not None and self._quota.status == "rejected":
+        if self._until is not None and self._quota is not None and self._quota.status == QuotaStatus.USED_UP:
             self._quota = None
         self._drop_calls(at)
         self._clock.end_wait(at)

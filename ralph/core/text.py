@@ -115,6 +115,14 @@ def local_time(seconds: float, now: float) -> str:
     return then.strftime(f"{day}%H:%M:%S %Z")
 
 
+def time_of_day(seconds: float) -> str:
+    """Write the time of an instant as the clocks here show it, without day and zone."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--"
+
+
 def local_minute(seconds: float) -> str:
     """Write an instant as a table shows it: day and minute, as the clocks here show them."""
     try:

@@ -8,14 +8,14 @@ from functools import partial
 from rich.align import Align
 from rich.panel import Panel
 
-from ralph.core.text import plural
+from ralph.core.text import plural, time_of_day
 from ralph.dashboard.board import Board, GoalPage, Happening, Lineup, PageKind, SortOrder
 from ralph.dashboard.lines import worded
 from ralph.dashboard.margins import header, help_table, keyline, totals
 from ralph.dashboard.needs import needs, needs_rows
 from ralph.dashboard.preview import facts, preview, preview_panel, title
 from ralph.dashboard.rows import FRAME, Kept, Line, Words, beside, cell, folded, joined, line, panel, row, ruled
-from ralph.dashboard.table import Column, activity, clock, columns_for, heading, lanes
+from ralph.dashboard.table import Column, activity, columns_for, heading, lanes
 from ralph.dashboard.table import row as goal_row
 from ralph.dashboard.view import View, chosen, place, scrolled, shown
 from ralph.queue.goals import BatchGoal
@@ -294,12 +294,12 @@ def _words(board: Board, news: Happening) -> Words:
 
 def _event(board: Board, news: Happening, columns: int) -> Line:
     who = cell(_who(board, news), 12 if columns < 72 else 20).text
-    return line((f"{clock(news.at)}  ", Look.QUIET), who, "  ", _words(board, news))
+    return line((f"{time_of_day(news.at)}  ", Look.QUIET), who, "  ", _words(board, news))
 
 
 def _folded_event(board: Board, news: Happening, columns: int) -> list[Row]:
     who = one_line(_who(board, news), 24)
-    said = line((f"{clock(news.at)[:5]} ", Look.QUIET), (f"{who} ", Look.QUIET), _words(board, news))
+    said = line((f"{time_of_day(news.at)[:5]} ", Look.QUIET), (f"{who} ", Look.QUIET), _words(board, news))
     return folded(said, columns)
 
 

@@ -12,7 +12,7 @@ from ralph.core import ndjson
 from ralph.core.errors import ExitCode, RalphError, exit_code_of
 from ralph.core.reason import command_line
 from ralph.core.secrets import without_login
-from ralph.core.text import few, timestamp
+from ralph.core.text import few, time_of_day, timestamp
 from ralph.dashboard import report
 from ralph.dashboard.reasons import change_line, elsewhere_line, reason_line
 from ralph.dashboard.report import row
@@ -138,7 +138,7 @@ class Progress:
             )
         elif not self._quiet:
             who = "ralph-runs" if news.goal is None else f"{news.goal.label} {news.goal.name}"
-            clock = time.strftime("%H:%M:%S", time.localtime(news.at))
+            clock = time_of_day(news.at)
             width = self._outlet.width
             room = (
                 _LONGEST if width is None or self.is_covered else width - _NAME - 12

@@ -237,7 +237,7 @@ def _measures(board: Board, *, with_bars: bool) -> list[tuple[int, Line]]:
     seconds = told.elapsed(board.now) if told.budget.seconds else 0.0
     used = [
         _Measure("cost", told.spent_usd, told.budget.cost_usd, format_money),
-        _Measure("tokens", told.spent_tokens, told.budget.tokens, lambda number: f"{format_count(int(number))} tokens"),
+        _Measure("tokens", told.spent_tokens, told.budget.tokens, lambda number: format_count(int(number)), " tokens"),
         _Measure("time", seconds, told.budget.seconds, lasting),
     ]
     by_need = sorted(used, key=lambda each: -each.urgency(told.unseen))
@@ -257,6 +257,7 @@ class _Measure:
     used: float
     most: float | None
     write: Callable[[float], str]
+    unit: str = ""
 
     def urgency(self, unseen: Container[str]) -> float:
         """How urgent it is: what cannot be enforced first, then what is closest to its limit."""
@@ -266,9 +267,9 @@ class _Measure:
 
     def line(self, unseen: Container[str], *, with_bar: bool) -> Line:
         if not self.most:
-            return line(self.write(self.used))
+            return line(self.write(self.used) + self.unit)
         percent = min(100 * self.used / self.most, 999.0)
-        share = line(f"{self.write(self.used).removesuffix(' tokens')} of {self.write(self.most)} ")
+        share = line(f"{self.write(self.used)} of {self.write(self.most)}{self.unit} ")
         if self.name in unseen:  # a bar would suggest that the rest is known
             known = f"at least {plain(share).rstrip()}" if self.used else f"{self.name} unknown"
             return line((f"{known}: --max-{self.name} can't be enforced", Look.WARN))

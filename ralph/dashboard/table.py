@@ -1,6 +1,5 @@
 """The table of goals: its columns at each width, and their content."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -10,7 +9,7 @@ from rich.segment import Segment
 
 from ralph.core.errors import RalphError
 from ralph.core.secrets import without_login
-from ralph.core.text import ago, format_count, lasting
+from ralph.core.text import ago, format_count, lasting, time_of_day
 from ralph.dashboard.board import Board
 from ralph.dashboard.reasons import reason_line
 from ralph.dashboard.rows import Kept, Line, Words, alarm, cell, fitted, gauge, line
@@ -327,15 +326,7 @@ def _quotas(board: Board) -> list[Line]:
             (f"{'quota':<{_LABEL}}", Look.WARN),
             account,
             (f"  {lasting(until - board.now)} left", Look.STRONG),
-            (f"  until {clock(until)}, then continues", Look.QUIET),
+            (f"  until {time_of_day(until)}, then continues", Look.QUIET),
         )
         for account, until in sorted(board.bulletin.waits.items(), key=lambda wait: wait[1])
     ]
-
-
-def clock(at: float) -> str:
-    """Return a time of day in local time."""
-    try:
-        return time.strftime("%H:%M:%S", time.localtime(at))
-    except (ValueError, OverflowError, OSError):  # a time outside the calendar
-        return "--:--:--"

@@ -188,7 +188,7 @@ def _guided(run: Run, ws: Workspace) -> Run:
     if told := ws.steering.take_told():
         for word in told:
             run = run.guided(word)
-            ws.observe(Guided(run.guidance[-1].number, word.text, "received"))
+            ws.observe(Guided(run.guidance[-1].number, word.text, Receipt.RECEIVED))
         ws.records.save(run)
     return run
 

@@ -146,7 +146,7 @@ def _say_first(start: _Start, said: list[str], *, greets: bool) -> None:
         start.screen.say(greeting(prepared, run, start.opened.record.journal.directory, version), first=True)
     start.recorder(run_started(prepared, run))
     for guidance in run.guidance:
-        start.recorder(Guided(guidance.number, guidance.text, Receipt.MISSING if guidance.told else "received"))
+        start.recorder(Guided(guidance.number, guidance.text, Receipt.MISSING if guidance.told else Receipt.RECEIVED))
     for note in said:
         start.recorder(Text(Tag.SYS, note))
 

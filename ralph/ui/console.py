@@ -37,17 +37,17 @@ class Console:
         """Show events that were read together, `at` this moment if it is known."""
         if self._words.detail is Detail.QUIET:
             return
-        lines = [line for event in events for line in self.lines(event, at)]
-        if lines:
+        width = self._output.width
+        if lines := [line for event in events for line in self._lines_of(event, at, width)]:
             self._write(lines)
 
     def say(self, label: str, text: str) -> None:
         """Write a line that is no event's: header, recovery, farewell."""
-        self._write(_labelled(label, text))
+        self._write(_labelled(label, text, self._output.width))
 
     def show(self, said: Said) -> None:
         """Write what a live view has not drawn."""
-        self._write(_lines(said))
+        self._write(_lines(said, self._output.width))
 
     def tick(self, now: float, *, keys: bool, redraws: bool) -> None:
         """Show a terminal how long a wait still takes: once, if it `redraws` nothing. `keys`: one of them ends it."""
@@ -60,7 +60,7 @@ class Console:
             line = f"{left} left · `ralph wake`{f' or {WAKE_KEY}' if keys else ''}: continue now"
         if not redraws:
             self._wait = None
-            self._write([f"{' ' * (_LABEL + 2)}{line}"])
+            self._write(_labelled("", line, width))
         else:
             self._countdown.show(f"{_MARGIN}{line}", width - 1)
 
@@ -71,37 +71,33 @@ class Console:
 
     def close_session(self) -> None:
         """Report tools and usage of a session without an end event, as in a log."""
-        self._write([line for said in self._words.close_session() for line in _lines(said)])
+        width = self._output.width
+        self._write([line for said in self._words.close_session() for line in _lines(said, width)])
 
     def _write(self, lines: list[str]) -> None:
-        width = self._output.width
         self._countdown.clear()  # the new lines take its place
-        folded = lines if width is None else [part for line in lines for part in _folded(line, width)]
-        self._output.write("".join(f"{line}\n" for line in folded))
+        self._output.write("".join(f"{line}\n" for line in lines))
 
-    def lines(self, event: Event, at: str | None) -> list[str]:
-        """What to show of an event."""
+    def _lines_of(self, event: Event, at: str | None, width: int | None) -> list[str]:
         if isinstance(event, Waiting):
             self._wait = event
-        return [line for said in self._words.tell(event, at) for line in _lines(said)]
+        return [line for said in self._words.tell(event, at) for line in _lines(said, width)]
 
 
-def _lines(said: Said) -> list[str]:
+def _lines(said: Said, width: int | None) -> list[str]:
     match said:
         case Divider():
-            return [f"── {said.what} " + "─" * 40]
+            return [f"── {said.what} {'─' * 40}"[:width]]
         case FinishedCall():
             return []  # plain lines get theirs as paragraphs
         case _:
-            return _labelled(said.label, said.text)
+            return _labelled(said.label, said.text, width)
 
 
 def _folded(line: str, width: int) -> list[str]:
-    """Fold a line at the terminal's edge, between words, keeping the column of labels free; a command stays whole."""
-    if line[:_LABEL].rstrip() in COMMANDS:
+    """Fold a line at the terminal's edge, between words, keeping the column of labels free."""
+    if len(line) <= width:
         return [line]
-    if len(line) <= width or line.startswith("──"):  # a rule is cut
-        return [line[:width]]
     words = line.lstrip()
     indent = line[: len(line) - len(words)]
     below = indent or " " * (_LABEL + 2)
@@ -111,10 +107,12 @@ def _folded(line: str, width: int) -> list[str]:
     return wrapped or [""]
 
 
-def _labelled(label: str, text: str) -> list[str]:
+def _labelled(label: str, text: str, width: int | None) -> list[str]:
+    """Return the lines of a paragraph, folded to a terminal's `width`; a command to copy stays whole."""
     first, *rest = visible(text).rstrip().expandtabs(4).splitlines() or [""]
     line = f"{visible(label):<{_LABEL}}  {first}".rstrip()
-    return [line, *(f"{_MARGIN}{line}".rstrip() for line in rest)] if rest else [line]
+    lines = [line, *(f"{_MARGIN}{line}".rstrip() for line in rest)] if rest else [line]
+    return lines if width is None or label in COMMANDS else [part for each in lines for part in _folded(each, width)]
 
 
 def json_screen(output: Lines) -> Callable[[Sequence[Event], str, bytes], None]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -19,6 +19,7 @@ from ralph.core.events import (
     IterationEnded,
     IterationStarted,
     Meta,
+    QuotaStatus,
     RateLimited,
     RunEnded,
     RunStarted,
@@ -36,9 +37,10 @@ from ralph.core.events import (
     Usage,
     Waiting,
 )
+from ralph.core.guidance import Receipt
 from ralph.core.text import exit_words, format_duration, format_money, instant, local_time, plural
 from ralph.core.usage import total_tokens
-from ralph.core.verdict import TOOL, claim_words, obstacle_in
+from ralph.core.verdict import TOOL, Verdict, claim_words, obstacle_in
 from ralph.ui.terminal import Look, one_line
 
 _PLAN_LINES = 6
@@ -195,7 +197,7 @@ class EventRenderer:
                 self._tally.uses(event)
                 return []
             case RateLimited():
-                return [] if event.status == "allowed" else [Paragraph("quota", _quota(event, at), Look.WARN)]
+                return [] if event.status == QuotaStatus.ALLOWED else [Paragraph("quota", _quota(event, at), Look.WARN)]
             case Compacted():
                 self._tally.compactions += 1
                 return [Paragraph("note", _compacted(event), Look.WARN)]
@@ -316,9 +318,9 @@ class EventRenderer:
         if event.context_pct is not None and (self._reported is None or self._reported.context_pct is None):
             facts.append(f"context {event.context_pct:.0f} %")
         said = event.summary
-        if event.verdict == "DONE":
+        if event.verdict == Verdict.DONE:
             said = claim_words(event.summary)
-        elif event.verdict == "BLOCKED":
+        elif event.verdict == Verdict.BLOCKED:
             said = f"says it is blocked: {obstacle_in(event.summary)}"
         return [
             Paragraph("summary", said, Look.STRONG, markdown=True),
@@ -426,7 +428,7 @@ def _clock(when: float, at: str | None) -> str:
 
 
 def _quota(event: RateLimited, at: str | None) -> str:
-    words = {"allowed_warning": "nearly used up", "rejected": "used up"}
+    words: Mapping[str, str] = {QuotaStatus.NEARLY_USED_UP: "nearly used up", QuotaStatus.USED_UP: "used up"}
     facts = [
         one_line(event.kind).replace("_", " "),
         "" if event.used is None else f"{min(event.used, 10) * 100:.0f} % used",
@@ -436,11 +438,11 @@ def _quota(event: RateLimited, at: str | None) -> str:
 
 
 def _guided(event: Guided) -> str:
-    fates = {
-        "received": "the next session will read it",
-        "acknowledged": "acknowledged",
-        "unacknowledged": "not acknowledged; sending it again",
-        "dropped": "never acknowledged; ralph stops sending it",
+    fates: Mapping[str, str] = {
+        Receipt.RECEIVED: "the next session will read it",
+        Receipt.ACKNOWLEDGED: "acknowledged",
+        Receipt.MISSING: "not acknowledged; sending it again",
+        Receipt.DROPPED: "never acknowledged; ralph stops sending it",
     }
     fate = fates.get(event.status, one_line(event.status))
-    return f"{event.number}: {event.text} ({fate})" if event.status == "received" else f"{event.number}: {fate}"
+    return f"{event.number}: {event.text} ({fate})" if event.status == Receipt.RECEIVED else f"{event.number}: {fate}"

@@ -11,9 +11,10 @@ from functools import cache, partial
 from rich.spinner import Spinner
 from rich.text import Text
 
+from ralph.core.events import QuotaStatus
 from ralph.core.limits import Limits
 from ralph.core.status import RunStatus
-from ralph.core.text import format_clock, format_count, format_duration, format_money, instant
+from ralph.core.text import format_clock, format_count, format_money, instant, lasting
 from ralph.core.usage import Spend
 from ralph.ui.terminal import Look
 from ralph.ui.theme import safe, style
@@ -47,12 +48,6 @@ def gauge(percent: float, cells: int) -> Text:
 def alarm(percent: float, calm: Look = Look.ACCENT) -> Look:
     """Return the look of a share that should not become the whole."""
     return Look.BAD if percent >= _NEARLY_FULL else Look.WARN if percent >= _TIGHT else calm
-
-
-def lasting(seconds: float) -> str:
-    """Return a time as it goes by, in whole seconds so that it does not flicker."""
-    whole = max(0, int(seconds))
-    return f"{whole}s" if whole < 10 else format_duration(whole)
 
 
 def status_line(
@@ -172,7 +167,7 @@ def _quota(stands: RunStatus, now: float) -> Forms:
     quota = stands.quota
     if quota is None or stands.is_waiting or (quota.resets_at is not None and quota.resets_at <= now):
         return ()
-    if quota.status == "rejected":
+    if quota.status == QuotaStatus.USED_UP:
         return [_said("quota used up", Look.BAD), _said("quota!", Look.BAD)]
     share = "nearly used up" if quota.used is None else f"{min(quota.used, 10) * 100:.0f} %"
     return [_said(f"quota {share}", Look.WARN), _said("quota!", Look.WARN)]

@@ -289,3 +289,6 @@ def test_what_a_planner_answers_is_judged() -> None:
     assert judged(says(FIRST, goal=GOAL, check="make test")) == Draft(GOAL, "#!/bin/sh\nmake test\n")
     for nonsense in (None, [], {}, says(), says(goal="x\0y"), says(goal="# T"), says(goal=GOAL, check="x" * 60_000)):
         assert isinstance(judged(nonsense), Flaw)
+    assert judged(says(goal="# T")) == Flaw("`ralph run` would refuse it: goal.md: no `## Objective` section.")
+    hidden = judged(says(goal="\ufeff---\ncheck: rm -rf /\n---\n" + GOAL))
+    assert hidden == Flaw("The goal begins with front matter: leave that out.")
