@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Where it is set, every process of pytest compiles all tests anew: 9.7 s to collect most of them instead of 3.5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test long demo check format soak sweep fuzz bench pictures docs reference release-check lock tools wheel clean
+.PHONY: test long demo check format coverage soak sweep fuzz bench pictures docs reference release-check lock tools wheel clean
 
 # A first look, on a machine that has nothing yet: ralph on a throwaway repository, with a script in the model's place.
 demo: $(VENV)/.installed
@@ -34,6 +34,14 @@ check: $(VENV)/.installed
 long: tools
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m long
 	$(BIN)/python -m bench --short
+
+# Branch coverage of the tests of both tiers, every process measured: longer than both take. A test that fails because
+# it is measured (it may count modules, processor time or seconds) does not end it: what the others reach is counted.
+coverage: tools
+	rm -rf .coverage && mkdir .coverage
+	-$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format
@@ -96,7 +104,7 @@ lock: $(VENV)/.locked
 	    --no-emit-index-url --no-emit-find-links $(UPGRADE) --output-file $(FUZZ_LOCK) requirements/fuzz.in
 
 clean:
-	rm -rf $(VENV) dist site .flakes .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist site .coverage .flakes .hypothesis .pytest_cache .ruff_cache
 
 # --no-deps: the lock is whole. Left to resolve, pip 23.2 meets an extra that the lock leaves out (`psycopg[binary]`),
 # looks for the newest version of it, and then misses that version's hash.

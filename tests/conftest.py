@@ -153,6 +153,7 @@ def world_env(directory: Path) -> dict[str, str]:
         "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CEILING_DIRECTORIES": str(directory.parent.parent),
+        **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_PROCESS")},
     }
 
 
