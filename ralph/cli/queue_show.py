@@ -125,10 +125,10 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print events as NDJSON.")] = False,
 ) -> None:
     """Show the transcript of a goal's latest run."""
-    from ralph.core.errors import RalphError, UsageError
+    from ralph.core.errors import RalphError
     from ralph.dashboard.transcript import event_in
     from ralph.queue.goals import State
-    from ralph.queue.open import find, is_cut_off, whereabouts
+    from ralph.queue.open import find, is_cut_off, no_run, whereabouts
     from ralph.queue.paths import queue_paths
     from ralph.ui.console import Console, write_json
     from ralph.ui.output import Output
@@ -139,7 +139,7 @@ def logs(
     file = paths.run_directory(found) / "events.ndjson"
     following = follow and found.state is State.RUNNING and not is_cut_off(place, [found])
     if not file.exists() and not following:
-        raise UsageError(f"{found.label} {found.name} has not run yet: it is {found.state}")
+        raise no_run(found, place)
     output = Output(sys.stdout, timeout=math.inf)  # a pager may read slowly
     console = Console(output, root=str(paths.clone(found)))
 

@@ -11,7 +11,7 @@ from ralph.core.reason import Cause
 from ralph.git.history import GitCall, commits_on, parent_of
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.merge.trees import squash_of
-from ralph.queue.open import QueueAddress, is_cut_off
+from ralph.queue.open import QueueAddress, is_cut_off, no_run
 from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import Mirror, open_mirror
 from ralph.queue.repos.remote import seeing_only
@@ -54,7 +54,7 @@ def past_goal(goal: BatchGoal, place: QueueAddress, queue_id: str) -> Generator[
         is_live = goal.state is State.RUNNING and not is_cut_off(place, [goal])
         past = read_past_run(directory, commits, is_live=is_live)
         if not past.iterations and not directory.is_dir():
-            raise _unknown(goal, place)
+            raise no_run(goal, place)
         past = replace(past, goal=goal.name, branch=goal.branch, repo=goal.repo)
         squash = squash_of_goal(mirror, goal) if mirror.is_usable else None
         fork = _fork(mirror, git, goal.branch, past.head) if mirror.is_usable and past.head else None
@@ -85,10 +85,3 @@ def squash_of_goal(mirror: Mirror, goal: BatchGoal) -> str | None:
 def _fork(mirror: Mirror, git: GitCall, branch: str, head: str) -> str | None:
     status, out, _ = git("merge-base", mirror.base(branch).tip, head)
     return out.strip() if status == 0 else None
-
-
-def _unknown(goal: BatchGoal, place: QueueAddress) -> UsageError:
-    show = place.command("show", goal.label)
-    if not goal.has_run:
-        return UsageError(f"{goal.label} {goal.name} has not run yet: it is {goal.state}", f"see why: {show}")
-    return UsageError(f"cannot find the run of {goal.label} {goal.name} on this machine", f"see what is known: {show}")

@@ -242,3 +242,13 @@ def scope_here(here: Path) -> Scope:
     if status == 0 and (url := origin.removesuffix("\n")):
         repos.append(repo_from(url, root))
     return scope_of(repos)
+
+
+def no_run(goal: BatchGoal, place: QueueAddress) -> UsageError:
+    """Return why there is nothing to read of a goal's run."""
+    show = place.command("show", goal.label)
+    if not goal.has_run:
+        waits = goal.state in (State.DRAFT, State.QUEUED, State.RUNNING)
+        what = f"has not run yet: it is {goal.state}" if waits else f"never started: it is {goal.state}"
+        return UsageError(f"{goal.label} {goal.name} {what}", f"see why: {show}")
+    return UsageError(f"cannot find the run of {goal.label} {goal.name} on this machine", f"see what is known: {show}")

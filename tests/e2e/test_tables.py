@@ -134,6 +134,16 @@ def test_a_list_shows_what_is_unfinished_and_the_latest_of_the_rest(store: Store
     assert "and 50 more: ralph-runs list --all" in shown(ralph_runs, ["list"], 60)
 
 
+def test_a_goal_that_never_started_has_nothing_to_read_and_says_why(three: Store, ralph_runs: Ralph) -> None:
+    for command in (["log", "g2"], ["logs", "g2"], ["diff", "g2"]):
+        done = ralph_runs(*command)
+        assert done.exit_code == 2
+        assert "g2 payments never started: it is stuck\n\nhint: see why: ralph-runs show g2\n" in done.stderr
+    shown = ralph_runs("show", "g2").stdout
+    assert "the check is red: tests/test_pay.py::test_refunds" in shown
+    assert "log g2" not in shown, "advice that cannot work"
+
+
 @pytest.mark.parametrize(("columns", "env"), SHAPES)
 def test_hostile_goals_steer_no_terminal(columns: int, env: dict[str, str], hostile: Store, ralph_runs: Ralph) -> None:
     commands = [["list"], ["stats"], ["gc"], ["run", "--dry-run"]]
