@@ -10,6 +10,8 @@ from markdown_it.token import Token
 from rich import markdown as rich_markdown
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import ANSI_LIGHT, ANSISyntaxTheme, Syntax, SyntaxTheme
 from rich.text import Text
 
 from ralph.ui.terminal import visible
@@ -23,7 +25,7 @@ def _parser() -> MarkdownIt:
 
 
 class AgentMarkdown(rich_markdown.Markdown):
-    """Line breaks stay: agents write one line for each thing they say. Code gets no syntax colours, which cost most."""
+    """Line breaks stay: agents write one line for each thing they say."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=False)
@@ -42,13 +44,45 @@ class _Heading(rich_markdown.Heading):
     LEVEL_ALIGN = dict.fromkeys(rich_markdown.Heading.LEVEL_ALIGN, "left")
 
 
+_LANGUAGES = frozenset(
+    ("bash", "c", "cpp", "css", "diff", "go", "html", "java", "javascript", "js", "json", "jsx", "kotlin", "lua",
+     "makefile", "php", "py", "python", "rb", "rs", "ruby", "rust", "sh", "sql", "swift", "toml", "ts", "tsx",
+     "typescript", "xml", "yaml", "yml", "zsh")
+)  # fmt: skip
+"""Languages whose code is coloured. For any other name, pygments would look through every installed package."""
+_LONGEST_CODE = 2_000
+"""Characters of coloured code: 2,000 take a few milliseconds."""
+_READABLE = {"blue": "magenta", "bright_blue": "magenta", "bright_red": "red", "white": None}
+"""What stands for colours of rich's theme that cannot be read on some background."""
+
+
+@cache
+def _colours() -> SyntaxTheme:
+    return ANSISyntaxTheme({token: _readable(each) for token, each in ANSI_LIGHT.items()})
+
+
+def _readable(each: Style) -> Style:
+    name = each.color.name if each.color else None
+    return Style(color=_READABLE.get(name, name) if name else None, dim=each.dim, bold=each.bold)
+
+
+def _coloured(code: str, language: str) -> Text | None:
+    """Return code in the colours of its language, if that is known and the code is short."""
+    if language not in _LANGUAGES or len(code) > _LONGEST_CODE:
+        return None
+    coloured = Syntax(code, language, theme=_colours()).highlight(code)
+    coloured.no_wrap = False  # rich would cut lines that are too long
+    return coloured
+
+
 class _Code(rich_markdown.CodeBlock):
-    """rich's own draws a box of the theme's background, and loads a lexer."""
+    """rich's own draws a box of the theme's background, and loads a lexer for any name."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in console.render_lines(
-            Text(str(self.text).rstrip(), self.style), options.update(width=max(options.max_width - 2, 1)), pad=False
-        ):
+        code = str(self.text).rstrip()
+        words = _coloured(code, self.lexer_name.lower()) or Text(code, self.style)
+        words.rstrip()
+        for line in console.render_lines(words, options.update(width=max(options.max_width - 2, 1)), pad=False):
             yield Segment("  ")
             yield from line
             yield Segment.line()

@@ -65,6 +65,32 @@ def test_the_status_stays_while_the_transcript_scrolls_and_the_last_words_say_wh
     assert "changed    1 file, +2 -0" in ending
 
 
+def test_a_scout_and_a_summary_are_shown_alike(ralph: Ralph, claude_script: ClaudeScript, tmp_path: Path) -> None:
+    scout: Turn = [say("I **look** around"), run(until(tmp_path / "one")), summary("# A map")]
+    steps: list[Turn] = [[write(f"{number}.txt", "x\n"), summary(f"step {number}")] for number in range(2)]
+    writes: Turn = [say("I **sum** it up"), run(until(tmp_path / "two")), summary("All went well.")]
+    claude_script(scout, *steps, [summary("DONE")], summarizer=[writes])
+    with RalphInTerminal(["understand"], ralph.repo, ralph.env) as running:
+        running.shows("Bash until test -e")
+        running.shows("agent      I look around")
+        assert any("tokens" in row for row in running.rows[-3:]), running.rows
+        (tmp_path / "one").touch()
+        assert running.wait() == 0
+        assert left_as_it_was(running)
+    ralph("config", "set", "summary_every", "2")
+    ralph("config", "set", "summary_keep", "1")
+    with RalphInTerminal(["run", "goal.md"], ralph.repo, ralph.env) as running:
+        running.shows("── summary of iterations 1-")
+        running.shows("agent      I sum it up")
+        running.shows("Bash until test -e")
+        running.shows("p: pause")
+        (tmp_path / "two").touch()
+        assert running.wait() == 0
+        assert left_as_it_was(running)
+        assert "summary    All went well." in running.text
+        assert "goal goal:" not in running.text
+
+
 def test_a_terminal_that_is_made_narrower_while_it_runs_until_ctrl_c(ralph: Ralph, claude_script: ClaudeScript) -> None:
     claude_script([say("hello"), hang()])
     with RalphInTerminal(["run", "goal.md", "--max-iterations", "3"], ralph.repo, ralph.env, columns=200) as running:

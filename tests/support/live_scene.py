@@ -41,9 +41,9 @@ from ralph.ui.terminal import terminal
 
 CHECKING, WAITING, OVER = "checking", "waiting", "over"
 
-_BEGUN = "2026-11-16T00:48:20.000Z"
-_LATER = "2026-11-16T00:51:00.000Z"
-_NOW = instant(_LATER) or 0.0
+BEGUN = "2026-11-16T00:48:20.000Z"
+LATER = "2026-11-16T00:51:00.000Z"
+_NOW = instant(LATER) or 0.0
 _PLAN = """Plan:
 1. Reproduce the fault with a test that fails.
 2. Let the tokenizer keep the escapes, and only the last step resolve them, so that a quoted separator stays quoted.
@@ -65,7 +65,7 @@ def test_quoted():
 _TEST = "python -m pytest tests/test_tokens.py -k 'quoted and not nested' --maxfail=1"
 _FAILED = "FAILED tests/test_tokens.py::test_quoted\nE   AssertionError: 'a,b' != 'a'\n1 failed in 12.04s"
 
-_WORK: list[Event] = [
+WORK: list[Event] = [
     IterationStarted(3, "s", "log"),
     SessionStarted("s", "claude-opus-4-5", "2.1.325", (), "default"),
     Text(Tag.THINK, _PLAN),
@@ -82,7 +82,7 @@ _WORK: list[Event] = [
     ToolStart("3", "Bash", {"command": "make check"}),
     ToolOutput("3", "\n".join(f"tests/test_rows.py::test_row[{number}] PASSED" for number in range(40))),
 ]
-_CLAIM: list[Event] = [
+CLAIM: list[Event] = [
     ToolOutput("3", "ok\n" * 1204),
     ToolEnd("3", ToolStatus.OK, 65_000),
     ToolStart("4", "StructuredOutput", {"summary": "DONE"}),
@@ -92,7 +92,7 @@ _CLAIM: list[Event] = [
     IterationEnded(3, "DONE", "0123456789abcdef", 4.5, 47.0, "DONE"),
     CheckStarted(3),
 ]
-_REST: list[Event] = [
+REST: list[Event] = [
     CheckEnded(1, 83.0, "lint: ok\ntests/test_rows.py:14: expected 3 rows, found 2\n1 failed, 1203 passed"),
     Waiting("the five hour quota is used up", _NOW + 725),
 ]
@@ -108,13 +108,13 @@ def show() -> None:
     run = LiveRun(limits, Spend(0.5, 800_000), "/repo", seconds=lambda: 725.0, now=lambda: _NOW)
     view = LiveView(place, run, RunKeys(controls, Detail.NORMAL), Console(output))
     view.say("ralph", "goal.md · claude · at most 10 iterations, 1h00m, $5.00")
-    view(_WORK, _BEGUN, b"")
+    view(WORK, BEGUN, b"")
     _come_to(CHECKING)
-    view(_CLAIM, _BEGUN, b"")
+    view(CLAIM, BEGUN, b"")
     view.print_check(b"lint: ok\ntests/test_rows.py:14: ")
     view.print_check(b"expected 3 rows, found 2\n\x1b]0;owned\x07")
     _come_to(WAITING)
-    view(_REST, _LATER, b"")
+    view(REST, LATER, b"")
     _come_to(OVER)
     view.say("result", "stopped: limit reached: --max-cost")
     view.close()

@@ -60,6 +60,12 @@ class Screen:
         )
 
     @property
+    def colours(self) -> set[tuple[str, str]]:
+        """The colours of letters, each with that of what is behind it."""
+        letters = [letter for row in self._screen.buffer.values() for letter in row.values() if letter.data.strip()]
+        return {(letter.fg, letter.bg) for letter in letters}
+
+    @property
     def text(self) -> str:
         """Everything from the first line on, also what has scrolled away."""
         history = ["".join(row[column].data for column in sorted(row)).rstrip() for row in self._screen.history.top]

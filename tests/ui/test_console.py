@@ -9,6 +9,7 @@ import termios
 import time
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -37,9 +38,12 @@ from ralph.core.events import (
     Waiting,
 )
 from ralph.core.records import to_json
+from ralph.core.text import instant
 from ralph.ui.console import Console, json_screen
 from ralph.ui.output import Output
 from ralph.ui.render import Detail
+from tests.support import live_scene
+from tests.support.frames import same_as_golden
 from tests.support.hostile import TEXTS, every_event, steering
 from tests.support.rows import rows
 from tests.support.terminal import read_terminal
@@ -338,6 +342,24 @@ def test_in_a_terminal_every_line_keeps_its_column_and_its_width() -> None:
     assert all(len(line) <= 80 for line in lines)
     assert all(line.startswith(" " * 11) for line in lines[1:])
     assert "".join(lines).count("-") == 75
+
+
+@pytest.mark.parametrize(("columns", "height"), [(40, 10), (80, 24), (100, 30), (120, 40), (200, 50)])
+def test_a_dumb_terminal_shows_a_run_in_the_lines_that_were_looked_at(columns: int, height: int) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (height, columns))
+    with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(theirs, "w") as stream:
+        console, said = Console(Output(stream)), b""
+        for events, at in ((live_scene.WORK, live_scene.BEGUN), (live_scene.CLAIM, live_scene.BEGUN)):
+            console(events, at, b"")
+            said += read_terminal(reader.fileno())
+        console(live_scene.REST, live_scene.LATER, b"")
+        console.tick(instant(live_scene.LATER) or 0.0, keys=True, redraws=False)
+        said += read_terminal(reader.fileno())
+    assert b"\x1b" not in said
+    lines = said.decode().replace("\r\n", "\n")
+    assert all(len(line) <= columns for line in lines.split("\n"))
+    assert same_as_golden(lines, Path(__file__).parent / "golden" / f"dumb-{columns}x{height}.txt")
 
 
 @pytest.mark.parametrize("label", ["next", "push", "fetch"])

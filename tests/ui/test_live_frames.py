@@ -44,6 +44,9 @@ def test_a_run_is_at_work_then_is_checked_then_waits_then_is_over(
             assert all(len(row) <= columns for row in text.split("\n"))
             if colour:  # without, the words are the same
                 assert same_as_golden(f"{text}\n", GOLDEN / f"live-{scene}-{columns}x{height}.txt")
+            if size == (120, 40):
+                looks = f"{running.screen.looks}\n"
+                assert same_as_golden(looks, GOLDEN / f"live-{scene}-looks-{'colour' if colour else 'plain'}.txt")
             return text
 
         at_work = frame_with("quota      nearly", ["Bash make check 2m40s"], "at-work")

@@ -237,6 +237,23 @@ def test_what_an_agent_says_is_markdown() -> None:
     assert "**found**" in texts_quickly(Text(Tag.AI, MARKDOWN))[0]
 
 
+def looks(language: str, code: str) -> set[str]:
+    """The colours in which code of a message is drawn."""
+    rows = drawn(Text(Tag.AI, f"~~~{language}\n{code}\n~~~"))
+    return {segment.style.color.name for row in rows[1:] for segment in row if segment.style and segment.style.color}
+
+
+def test_code_has_the_colours_of_its_language() -> None:
+    code = "def f():  # no\n    return 'text'"
+    assert looks("python", code) == {"magenta", "yellow"}
+    assert looks("Python", code) == looks("python", code)
+    for plain in (looks("", code), looks("no-such-language", code), looks("python", f"{code}\n" * 100)):
+        assert plain == {"cyan"}
+    for name in sorted(TEXTS):
+        for row in drawn(Text(Tag.AI, f"~~~python\n{TEXTS[name][:1500]}\n~~~")):
+            assert not steering(painted(row, 80, colour=True)), name
+
+
 def texts_quickly(event: Event) -> list[str]:
     return lines(drawn(event, quickly=True))
 
