@@ -115,7 +115,7 @@ class Frames:
         if news and panes.news and goal is not None:  # all news are beside it
             of_goal = replace(board, bulletin=None, news=tuple(each for each in board.news if each.goal == goal.id))
             told = self._latest(of_goal, panes.goals - FRAME, news - 2)
-            left += panel(told, line((f"how {goal.label} ended", Look.QUIET)), panes.goals, news)
+            left += panel(told, line((f"news of {goal.label}", Look.QUIET)), panes.goals, news)
         elif news:
             left += panel(self._latest(board, panes.goals - FRAME, news - 2), _LATEST, panes.goals, news)
         middle = preview_panel(board, goal, panes.preview, height, self._kept)

@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ralph.core.errors import RalphError
-from ralph.core.text import instant, local_minute, plural
+from ralph.core.history import PastIteration
+from ralph.core.text import format_duration, format_money, instant, local_minute, plural
 from ralph.dashboard.board import Board, GoalPage, PageKind
 from ralph.dashboard.rows import Line, Unrendered, folded, line, row
 from ralph.dashboard.transcript import Reading
 from ralph.dashboard.view import View, chosen
 from ralph.queue.clone import changes_in
 from ralph.queue.goals import BatchGoal, Comment, State
-from ralph.queue.history import squash_of_goal
+from ralph.queue.history import past_goal, squash_of_goal
 from ralph.queue.open import QueueAddress
 from ralph.queue.paths import queue_paths
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.store import Store
-from ralph.state.journal import read_progress
-from ralph.ui.history import patch_look
+from ralph.ui.history import check_words, patch_look, words
 from ralph.ui.terminal import Look, Row
 
 _REST = 0.2
@@ -118,22 +118,33 @@ class Pages:
         return GoalPage(goal.id, Unrendered(lines, columns), note="nothing is committed yet", kind=PageKind.DIFF)
 
     def _log(self, goal: BatchGoal, columns: int) -> GoalPage:
-        iterations = read_progress(self._paths.run_directory(goal)).iterations
+        with past_goal(goal, self._place, self._store.queue_id) as found:
+            iterations = found.past.iterations
         rows: list[Row] = []
         for each in iterations:
-            head = line(
-                (f"iteration {each.number}", Look.STRONG),
-                (f" · {each.verdict} · {each.commit[:10]} · {_minute(each.at)}", Look.QUIET),
-            )
-            rows += [row(head, columns), *folded(line(each.summary.strip() or "(no summary)"), columns), []]
+            said = line(words(each).strip() or "(no summary)")
+            rows += [*folded(_heading(each), columns), *folded(said, columns), []]
         if iterations:
             rows.append(row(line((plural(len(iterations), "iteration"), Look.QUIET)), columns))
         return GoalPage(goal.id, rows, note="no finished iteration yet", kind=PageKind.LOG)
 
 
-def _minute(stamp: str) -> str:
-    at = instant(stamp)
-    return "" if at is None else local_minute(at)
+def _heading(each: PastIteration) -> Line:
+    """Return the figures of an iteration, as `ralph-runs log` shows them."""
+    check, look = ("", Look.PLAIN) if each.check is None else check_words(each.check)
+    at = instant(each.at)
+    figures = [
+        "" if each.cost_usd is None else format_money(each.cost_usd),
+        "" if each.seconds is None else format_duration(each.seconds),
+        each.commit[:10],
+        "" if at is None else local_minute(at),
+    ]
+    return line(
+        (f"iteration {each.number}", Look.STRONG),
+        (f" · {each.verdict}", Look.QUIET),
+        *([(" · check ", Look.QUIET), (check, look)] if check else []),
+        (f" · {' · '.join(filter(None, figures))}", Look.QUIET),
+    )
 
 
 def _pieces(said: str, columns: int) -> list[Line]:

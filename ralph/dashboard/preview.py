@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import dropwhile
 
 from ralph.core.text import lasting, local_time
 from ralph.dashboard.board import Board, GoalPage
@@ -66,13 +67,18 @@ def preview(board: Board, goal: BatchGoal, columns: int, height: int, kept: Kept
     room = height - len(rows)
     if goal.state is State.RUNNING and page is not None and page.rows:
         rows += [[]] if room > _ROOMY else []
-        return [*rows, *page.rows[-(height - len(rows)) :]][:height]
+        return [*rows, *_latest(page.rows, height - len(rows))][:height]
     sections = tuple(_sections(board, goal, page))
     rows += kept.get(("sections", sections, columns, room), partial(_told, sections, columns, room))
     if page is not None and page.rows and height - len(rows) > _LEAST_TRANSCRIPT:
         rows.append(kept.get(("rule", _TRANSCRIPT, columns), partial(ruled, _TRANSCRIPT, columns)))
-        rows += page.rows[-(height - len(rows)) :]
+        rows += _latest(page.rows, height - len(rows))
     return rows[:height]
+
+
+def _latest(rows: Sequence[Row], room: int) -> list[Row]:
+    """Return the last rows; blank ones in front of them would only look like a gap."""
+    return list(dropwhile(lambda each: not any(part.text.strip() for part in each), rows[-room:] if room > 0 else ()))
 
 
 def _sections(board: Board, goal: BatchGoal, page: GoalPage | None) -> list[Section]:

@@ -1,13 +1,14 @@
 """The table of goals: its columns at each width, and their content."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from rich.cells import cell_len
 from rich.segment import Segment
 
 from ralph.core.errors import RalphError
+from ralph.core.goal import goal_name
 from ralph.core.secrets import without_login
 from ralph.core.text import ago, format_count, lasting, time_of_day
 from ralph.dashboard.board import Board
@@ -20,6 +21,7 @@ from ralph.ui.theme import style
 _GAP = Segment("  ")
 _BAR = 8
 _LEAST_NAME = 6
+_LEAST_TITLE, _WIDEST_TITLE = 12, 36
 _LEAST_ACTIVITY = {60: 10, 72: 14, 95: 16, 120: 38}
 """Cells for a goal's activity, by the excess width; wider tables give it even more."""
 _ACTIVITY = "activity"
@@ -119,6 +121,8 @@ class Column:
     wide: int
     said: Callable[[Board, BatchGoal], Words | int | None]
     is_figure: bool = False
+    at_least: int = 0
+    """Cells that it can shrink to; 0: it cannot."""
 
 
 def columns_for(board: Board, wide: int) -> list[Column]:
@@ -127,34 +131,35 @@ def columns_for(board: Board, wide: int) -> list[Column]:
     names = _widest(
         (goal.name for goal in goals), _LEAST_NAME, 12 if wide < 52 else 16 if wide < 80 else 18 if wide < 95 else 24
     )
-    titles = _widest((goal.title for goal in goals), 5, 30)
+    has_titles = any(goal_name(goal.title) != goal.name for goal in goals)  # otherwise they repeat the names
+    titles = _widest((goal.title for goal in goals), 5, _WIDEST_TITLE)
     repos = _widest(repositories.values(), 4, 16)
     context = Column("context", _BAR + 5, _percent) if wide >= 110 else Column("ctx", 4, _context, is_figure=True)
     ranked = (
         (9, Column("id", _widest((goal.label for goal in goals), 2, 20), lambda _, goal: (goal.label, Look.QUIET))),
         (9, Column("goal", names, lambda _, goal: (goal.name, _name_look(goal)))),
         (
-            1 if wide >= 120 else 0,
-            Column("title", titles, lambda _, goal: _figure(goal, goal.title)),
+            4 if has_titles else 0,
+            Column("title", titles, lambda _, goal: _figure(goal, goal.title), at_least=min(titles, _LEAST_TITLE)),
         ),
         (6 if len(repositories) > 1 else 0, Column("repo", repos, _repository)),
-        (0 if wide < 150 else 2, Column("tries", 5, _tries, is_figure=True)),
+        (0 if wide < 150 else 1, Column("tries", 5, _tries, is_figure=True)),
         (8, Column("iter", 5, _iteration, is_figure=True)),
         (7, Column("check", 5, _check)),
-        (4, context),
-        (3, Column("tokens", 7, _tokens, is_figure=True)),
+        (3, context),
+        (2, Column("tokens", 7, _tokens, is_figure=True)),
         (8, Column("cost", 7, _cost, is_figure=True)),
         (5, Column("time", 6, _elapsed, is_figure=True)),
     )
     left = wide - 2 - next((least for most, least in _LEAST_ACTIVITY.items() if wide < most), 44)
-    chosen: set[int] = set()
+    chosen: dict[int, Column] = {}
     for number, (rank, column) in sorted(enumerate(ranked), key=lambda each: -each[1][0]):
-        if rank == 9 or (rank and column.wide + 2 <= left):
-            chosen.add(number)
-            left -= column.wide + 2
+        if rank == 9 or (rank and (column.at_least or column.wide) + 2 <= left):
+            chosen[number] = replace(column, wide=min(column.wide, left - 2)) if column.at_least else column
+            left -= chosen[number].wide + 2
         elif rank:
             break
-    return [column for number, (_, column) in enumerate(ranked) if number in chosen]
+    return [chosen[number] for number in sorted(chosen)]
 
 
 def _widest(texts: Iterable[str], least: int, most: int) -> int:

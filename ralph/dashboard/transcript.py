@@ -2,13 +2,14 @@
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 
 from ralph.core.events import CheckEnded, Event, IterationEnded, RunEnded, RunStarted
 from ralph.core.ndjson import LineSplitter, Oversized
 from ralph.core.records import NotARecord, parse_event
+from ralph.core.text import instant, local_minute
 from ralph.dashboard.board import GoalPage
 from ralph.ui.render import Detail, Paragraph, Said
 from ralph.ui.terminal import Look, Row
@@ -86,7 +87,9 @@ def framed(event: Event, at: str) -> Paragraph | None:
     match event:
         case RunStarted():
             verb = "continued" if event.continued else "started"
-            return Paragraph("run", f"{verb} {at} · {event.agent} · model {event.model}", Look.STRONG)
+            began = instant(at)
+            when = at if began is None else local_minute(began)
+            return Paragraph("run", f"{verb} {when} · {event.agent} · model {event.model}", Look.STRONG)
         case RunEnded():
             return Paragraph("result", f"{event.reason} (exit {event.exit_code})", Look.STRONG)
         case _:
@@ -102,6 +105,8 @@ _AT_ONCE = 1 << 20
 """Bytes read for one frame; the rest comes with the next one."""
 
 _MOST_SAID, _MOST_ROWS = 2_000, 8_000
+_RENDERED = 30
+"""Parts whose Markdown is rendered when many are read at once, the latest; it takes rich about a millisecond each."""
 
 
 class Reading:
@@ -150,6 +155,7 @@ class Reading:
         return f"no run of this goal on this machine, at\n{self._directory}"
 
     def _take(self) -> None:
+        told_now: list[Said] = []
         for written in self._run.lines(_AT_ONCE):
             if (told := event_in(written)) is None:
                 continue
@@ -162,7 +168,8 @@ class Reading:
             elif isinstance(event, IterationEnded):
                 self._last_words = event.summary
             said = framed(event, at)
-            self._keep(self._words.tell(event, at) if said is None else [said])
+            told_now += self._words.tell(event, at) if said is None else [said]
+        self._keep(told_now)
 
     def _begin(self) -> None:
         if self._run.skipped and self.is_whole:
@@ -173,9 +180,10 @@ class Reading:
         self._said.extend(said)
         self._wrap(said)
 
-    def _wrap(self, said: Iterable[Said]) -> None:
-        for each in said:
-            self._rows += self._words.rows(each, self._columns, quickly=True)
+    def _wrap(self, said: Sequence[Said]) -> None:
+        earlier = len(said) - _RENDERED
+        for number, each in enumerate(said):
+            self._rows += self._words.rows(each, self._columns, quickly=number < earlier)
         if (more := len(self._rows) - _MOST_ROWS) > 0:
             del self._rows[:more]
             self._left_out += more

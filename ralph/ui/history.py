@@ -98,8 +98,11 @@ def words(each: PastIteration) -> str:
 
 def check_cell(check: CheckResult | None) -> Cell:
     """Whether the check passed, and how it ended if not; `-` where it was not run."""
-    if check is None:
-        return UNKNOWN
+    return UNKNOWN if check is None else check_words(check)
+
+
+def check_words(check: CheckResult) -> tuple[str, Look]:
+    """How a check ended."""
     if check.is_green:
         return "green", Look.GOOD
     return ("timeout" if check.exit_code is None else f"red ({check.exit_code})"), Look.BAD

@@ -18,6 +18,7 @@ from ralph.core.text import short_names
 from ralph.dashboard.board import Board, GoalPage, Happening, PageKind, SortOrder, lineup
 from ralph.dashboard.frame import Frames
 from ralph.dashboard.needs import needs, needs_rows
+from ralph.dashboard.rows import line as line_of
 from ralph.dashboard.rows import row
 from ralph.dashboard.view import Asks, Question, View, shown
 from ralph.queue.goals import BatchGoal, Comment, State
@@ -200,6 +201,29 @@ def test_each_row_tells_iteration_context_cost_and_time_where_there_is_room() ->
     assert "$0.52" in narrow
     assert "Bash make test" in narrow
     assert "api" not in narrow
+
+
+def test_titles_that_say_more_than_names_are_shown_where_there_is_room() -> None:
+    title = "Let people pay in euros"
+    told = [goal(1, "payments", State.RUNNING, title=title), goal(2, "log-in", State.QUEUED)]
+    board = boards.board(told, bulletin=boards.bulletin(), served="x")
+    rows = {columns: screen(board, View(cursor=2, moved=True), columns, 18) for columns in (60, 80, 119)}
+    assert title not in "\n".join(rows[60])
+    heading = next(each for each in rows[80] if " activity" in each)
+    assert "title" in heading
+    assert re.search(r"payments +Let people p\S*… ", "\n".join(rows[80]))
+    assert title in "\n".join(rows[119])
+    assert " time " in heading, "a title is worth less than a time"
+    repeated = boards.board([goal(1, "log-in", State.RUNNING)], bulletin=boards.bulletin(), served="x")
+    assert " title " not in "\n".join(screen(repeated, View(), 119, 18))
+
+
+def test_a_preview_does_not_begin_with_a_gap() -> None:
+    rows = [[], [], row(line_of("agent  hello"), 80)]
+    board = replace(boards.busy(), page=GoalPage(3, rows))
+    drawn = screen(board, View(), 100, 30)
+    facts = next(number for number, each in enumerate(drawn) if each.startswith("iteration 3"))
+    assert "agent  hello" in drawn[facts + 1 : facts + 3]
 
 
 def test_repositories_of_one_name_are_told_apart() -> None:

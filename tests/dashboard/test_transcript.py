@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ralph.core.events import (
     IterationEnded,
     IterationStarted,
     RunEnded,
+    RunStarted,
     Tag,
     Text,
     ToolEnd,
@@ -35,6 +37,7 @@ from tests.support.frames import lines
 from tests.support.hostile import hostile_events, steering
 
 AT = "2027-01-15T08:00:00.000Z"
+BEGUN = RunStarted("g", "r", "/r", "b", "claude", "/claude", "t", "opus", "off", "check", continued=False, iteration=1)
 
 
 def append(directory: Path, events: Iterable[Event], tail: bytes = b"") -> None:
@@ -90,6 +93,26 @@ def test_it_tells_what_the_live_view_of_a_run_tells(reading: Reading, run: Path)
     expected = [row for event in SESSION for said in live.tell(event, AT) for row in lines(live.rows(said, 80))]
     assert text(look(reading)).splitlines() == expected
     assert any("First I look around." in line for line in expected)
+
+
+def test_the_latest_messages_are_rendered_as_markdown(reading: Reading, run: Path) -> None:
+    append(run, [Text(Tag.AI, f"line **{number}**") for number in range(100)])
+    told = text(look(reading)).splitlines()
+    assert told[0] == "agent      line **0**", "rendering all of a long transcript would take seconds"
+    assert told[-30:] == [f"agent      line {number}" for number in range(70, 100)]
+    append(run, [Text(Tag.AI, "and **more**")])
+    assert text(look(reading)).endswith("and more")
+
+
+def test_a_run_began_when_the_clocks_here_say(
+    reading: Reading, run: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(time.tzset)
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "XXX-5")
+        time.tzset()
+        append(run, [BEGUN])
+        assert text(look(reading)).startswith("run        started 2027-01-15 13:00 · claude · model opus")
 
 
 def test_what_is_written_later_follows_and_a_torn_line_waits_for_its_end(reading: Reading, run: Path) -> None:

@@ -495,7 +495,7 @@ def test_repo_works_in_a_clone_and_never_pushes(
     assert git(clone, "branch", "--show-current") == "ralph/the-answer"
     assert commits(clone)[-1].trailers["Ralph-Goal"] == "the-answer"
     assert git(repo, "for-each-ref") == before
-    assert "not fetched" not in done.stdout, "it was made just now"
+    assert "existing clone" not in done.stdout, "it was made just now"
     claude_script([summary("DONE")])
     again = ralph("run", goal, "--repo", repo, "--fresh", cwd=tmp_path)
     assert "ralph uses the existing clone as it is" in again.stdout

@@ -167,7 +167,7 @@ def test_a_goals_diff_and_log_are_read(batch: Batch) -> None:
     with in_terminal(batch, "run", batch.root / "goals", "--repo", upstream) as terminal:
         wait_until(lambda: "  2" in row_of(terminal, "alpha"), "the second iteration")
         terminal.press("l")
-        terminal.shows("iteration 1 · CONTINUE")
+        terminal.shows("iteration 1 · CONTINUE · $0.00 · ")
         terminal.shows("halfway")
         terminal.press("v")
         terminal.shows("+++ b/texts/alpha.txt")
@@ -190,6 +190,8 @@ def test_a_merged_goals_diff_is_read(batch: Batch) -> None:
         terminal.shows("alpha · done")
         terminal.press("v")
         terminal.shows("+++ b/texts/alpha.txt")
+        terminal.press("l")
+        terminal.shows("iteration 1 · DONE · check green · $0.00 · ")
         terminal.press(ESC)
         terminal.shows("Enter open")
         terminal.press("q")
