@@ -58,7 +58,7 @@ def _env(place: Path) -> dict[str, str]:
 _LIMITS = ("--max", "4", "--max-cost", "5")
 
 _FILMS = (
-    ("demo", "make demo (five times slower: nothing in it thinks)", demo, 5.0),
+    ("demo", "make demo (slowed down five times: a script plays the model)", demo, 5.0),
     ("batch", "ralph-runs run batch.toml --max 4 (twice as fast)", batch, 0.5),
 )
 

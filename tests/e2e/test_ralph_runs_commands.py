@@ -557,9 +557,9 @@ def test_a_dry_run_tells_order_clones_and_limits_and_writes_nothing(site: Path, 
     lines = said.stdout.splitlines()
     assert lines[0] == "4 goals, at most 3 at once, in this order:"
     assert [line for line in lines[1:] if line[:1].isdigit()] == [
-        "1. g1 layout: A page to begin with",
+        "1. g1 layout: A first page",
         "2. g2 about: A page about us",
-        "3. g3 contact: A page to reach us by",
+        "3. g3 contact: A contact page",
         "4. g4 sitemap: A map of the site",
     ]
     assert f"   clone   {world}/ralph/batch/…/clones/g4-sitemap" in lines

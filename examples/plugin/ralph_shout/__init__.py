@@ -1,4 +1,4 @@
-"""An agent that thinks in lower case and SPEAKS IN UPPER CASE, for ralph: how it is started, and how it is read."""
+"""A plugin for ralph: an agent that thinks in lower case and SPEAKS IN UPPER CASE, with its transcript."""
 
 import shlex
 import shutil
@@ -13,7 +13,7 @@ from ralph.core.verdict import PROMISE, Reply
 
 
 class ShoutTranscript:
-    """Turns a line into events; ralph calls `feed` for every line and `flush` at the end."""
+    """Turn a line into events. ralph calls `feed` for every line and `flush` at the end."""
 
     capabilities = Capabilities(supports_roles=True)
 
@@ -28,16 +28,16 @@ class ShoutTranscript:
 
 
 def find_shout(options: AgentOptions, env: Mapping[str, str]) -> "ShoutRunner":
-    """Find the program, or say how to get it: ralph calls this once, before anything is started."""
+    """Find the program, or say how to get it. ralph calls this once, before it starts anything."""
     found = shutil.which("shout", path=env.get("PATH"))
     if found is None:
-        raise BlockedError("the agent `shout` was not found on PATH", "put it there")
+        raise BlockedError("the agent `shout` was not found on PATH", "install shout, or add its folder to PATH")
     return ShoutRunner((found,), options.transcript_or("shout"))
 
 
 @dataclass(frozen=True, slots=True)
 class ShoutRunner:
-    """Says how a session of it is started and talked to."""
+    """Start the agent and talk to it."""
 
     command: tuple[str, ...]
     transcript: str
@@ -59,7 +59,7 @@ class ShoutRunner:
         return Launch(self.command, request.environment, request.prompt.encode(), listens=False)
 
     def follow_up(self, request: Request, session_id: str, text: str) -> None:
-        """It hears one message a session."""
+        """Do nothing: the agent reads one message per session."""
 
     def interrupt(self) -> bytes:
         return b""
