@@ -116,10 +116,10 @@ def _read(printed: bytes, exit_code: int | None, stderr: Path) -> Completion:
         try:
             return parse(Completion, printed)
         except NotARecord as fault:
-            raise RalphError("cannot read the answer of `ralph ask`: it is longer than 4 MiB, or torn") from fault
+            raise RalphError("cannot read the answer of `ralph ask`: it is longer than 4 MiB, or incomplete") from fault
     fault = read_fault(stderr)
     if fault is None:
-        words = "it was ended" if exit_code is None else exit_words(exit_code)
+        words = "it was stopped" if exit_code is None else exit_words(exit_code)
         raise RalphError(f"`ralph ask` ended without an answer ({words})", complaints)
     kind = _FAULTS.get(ExitCode(exit_code), RalphError) if exit_code in set(ExitCode) else RalphError
     raise kind(fault.message, fault.hint)

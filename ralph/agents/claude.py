@@ -173,7 +173,7 @@ def find_demo(options: AgentOptions, env: Mapping[str, str]) -> ClaudeRunner:
     script = Path(env.get("RALPH_DEMO_SCRIPT", "").strip() or _shipped_script()).expanduser().absolute()
     if not script.is_file():
         raise UsageError(
-            f"RALPH_DEMO_SCRIPT: {script} is not a file", "set it to a script, or unset it for the shipped one"
+            f"RALPH_DEMO_SCRIPT: {script} is not a file", "set it to a script, or unset it to use the built-in one"
         )
     if fault := _fault_in(script):
         raise UsageError(

@@ -132,7 +132,10 @@ def _load(group: str, name: str) -> object:
 
     points = list(entry_points(group=group, name=name))
     if not points:
-        raise BlockedError(f"no installed package provides {name!r} (entry point group {group})")
+        raise BlockedError(
+            f"no installed package provides {name!r} (entry point group {group})",
+            "install the package that provides it; list installed packages: pip list",
+        )
     return points[0].load()
 
 

@@ -67,7 +67,10 @@ def set_(
 
     root = _project()
     if project and root is None:
-        raise UsageError("cannot use --project: the current directory is not in a git repository")
+        raise UsageError(
+            "cannot use --project: the current directory is not in a git repository",
+            "go to the repository, or leave out --project to set it for yourself",
+        )
     if project and key in KEYS and KEYS[key].guarded:
         raise UsageError(
             f"cannot set {key} for a project: it runs code or concerns secrets",

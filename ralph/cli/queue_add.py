@@ -125,7 +125,7 @@ def _priority_flag(written: str | None) -> int | None:
     try:
         return None if written is None else manifest.priority_in(written)
     except ValueError as fault:
-        raise UsageError(f"--priority: {fault}") from fault
+        raise UsageError(f"--priority: {fault}", "goals with a higher number start first; the default is 0") from fault
 
 
 def _merge_flag(written: object) -> "MergeMode | None":
@@ -135,7 +135,7 @@ def _merge_flag(written: object) -> "MergeMode | None":
     try:
         return None if written is None else merge_mode(written)
     except ValueError as fault:
-        raise UsageError(f"--merge: {fault}") from fault
+        raise UsageError(f"--merge: {fault}", "see what each of them does: ralph-runs add --help") from fault
 
 
 def read(sources: Sequence[Path], said: "Wishes", place: "QueueAddress") -> "Batch":
@@ -175,9 +175,7 @@ def with_merge_modes(
     found = settled(submissions, existing(place), choices, None if usual is None else MergeMode(usual), choose)
     for repo, mode in answers.items():
         file = choices.remember(repo, mode)
-        note = (
-            f"saved {mode} for this repository; --merge overrides it, and this forgets it: rm {shlex.quote(str(file))}"
-        )
+        note = f"saved {mode} for this repository; --merge overrides it. To forget it: rm {shlex.quote(str(file))}"
         Output(sys.stderr).write(f"{visible(note)}\n")
     return found
 
@@ -232,5 +230,5 @@ def batch_budget(place: "QueueAddress", cost: str | None, tokens: str | None, ti
     try:
         seconds = None if time is None else parse_duration(time)
     except ValueError as fault:
-        raise UsageError(f"--max-time: {fault}") from fault
+        raise UsageError(f"--max-time: {fault}", "leave it out for no limit on time") from fault
     return Budget(limits.cost_usd if cost else None, limits.tokens if tokens else None, seconds)

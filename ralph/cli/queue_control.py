@@ -51,7 +51,8 @@ def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False
     for goal in found:
         status = None if bulletin is None else bulletin.statuses.get(goal.id)
         if status is None or status.until is None:
-            raise UsageError(f"cannot wake {goal.label}: it is not waiting for a usage limit")
+            hint = f"see what it does: {place.command('show', goal.label)}"
+            raise UsageError(f"cannot wake {goal.label}: it is not waiting for a usage limit", hint)
     store.wake(found)
     if as_json:
         say_json([report.row(goal) for goal in found])

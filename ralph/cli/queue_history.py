@@ -1,4 +1,4 @@
-"""`ralph-runs log`, `diff` and `undo`: what a goal did, what it changed, and taking that out of main again."""
+"""`ralph-runs log`, `diff` and `undo`: what a goal did, what it changed, and reverting it."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,7 +81,7 @@ def _look_back(goal: "BatchGoal", place: "QueueAddress") -> LookBack:
 
 
 def undo(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
-    """Take a merged goal out of main again.
+    """Revert a merged goal on main.
 
     ralph reverts its commit on a clean checkout, runs the check there, and pushes only if it is green.
 

@@ -109,7 +109,10 @@ def _state(written: str | None) -> str | None:
     from ralph.queue.goals import State
 
     if written is not None and written not in list(State):
-        raise UsageError(f"--state: {written!r} is not one of {', '.join(State)}{did_you_mean(written, State)}")
+        raise UsageError(
+            f"--state: {written!r} is not one of {', '.join(State)}{did_you_mean(written, State)}",
+            "leave it out to list the goals in every state",
+        )
     return written
 
 

@@ -218,7 +218,7 @@ def plan(
 @flags.settings("pipe")
 def pipe(
     *,
-    stages: Annotated[list[Path], typer.Argument(metavar="STAGE.md...", help="Files with one task each, in order.")],
+    stages: Annotated[list[Path], typer.Argument(metavar="STAGE.md...", help="Stage files, in order: one task each.")],
     written: flags.Written,
     allow_dirty: AllowDirty = False,
     as_json: flags.AsJson = False,

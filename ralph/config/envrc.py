@@ -124,7 +124,7 @@ def export(
                     child.kill()
             exit_code = child.exit_code
     except StartError as error:
-        return Failure(error.message, "repair your direnv")
+        return Failure(error.message, "check your direnv: direnv version")
     if timed_out:
         why = f"direnv took longer than {format_duration(timeout)} and was stopped"
         return Failure(why, "allow more time: ralph config set envrc_timeout 5m")

@@ -12,6 +12,11 @@ from ralph.core.errors import DiskError, UsageError
 from ralph.core.goal import Goal, goal_name, parse_goal
 from ralph.system.files import replace_file
 
+TOML = 'fix that line; a text needs quotes: key = "text"'
+"""What to do about a file that is not TOML."""
+_READABLE = "check that you can read that file"
+_ENCODED = "save or type it as UTF-8"
+
 
 def read(path: Path, known: Collection[str]) -> dict[str, object]:
     """Return the entries by dotted names; a table with a `known` name is a value. Empty if the file is missing."""
@@ -39,11 +44,11 @@ def _table(path: Path) -> dict[str, object]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", _READABLE) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})") from error
+        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})", _ENCODED) from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"cannot read {path}: invalid TOML: {error}") from error
+        raise UsageError(f"cannot read {path}: invalid TOML: {error}", TOML) from error
 
 
 def _flattened(table: Mapping[str, object], known: Collection[str], prefix: str = "") -> dict[str, object]:
@@ -69,7 +74,7 @@ def _replace(path: Path, content: str) -> str:
     except DiskError as error:
         raise UsageError(error.message, error.hint) from error
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}", "check that you can write to that folder") from error
     return note
 
 
@@ -100,9 +105,9 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise UsageError(f"cannot read {path}: no such file", _WHAT) from None
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", _READABLE) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})") from error
+        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})", _ENCODED) from error
 
 
 def read_words(said: str) -> str:
@@ -119,7 +124,7 @@ def read_words(said: str) -> str:
     try:
         said.encode()
     except UnicodeEncodeError as error:
-        raise UsageError("-p: not UTF-8 text") from error
+        raise UsageError("-p: not UTF-8 text", _ENCODED) from error
     return said
 
 
@@ -137,7 +142,7 @@ def read_stdin(asker: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{asker}: not UTF-8 text (byte {error.start})") from error
+        raise UsageError(f"{asker}: not UTF-8 text (byte {error.start})", _ENCODED) from error
 
 
 class Folders:

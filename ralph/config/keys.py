@@ -34,9 +34,9 @@ def _fallback(raw: object) -> tuple[str, ...]:
     for each in stand_ins:
         name, colon, model = each.partition(":")
         if _agent(name) == "custom":
-            raise ValueError("custom cannot stand in for another agent, only one that is known by its name")
+            raise ValueError("custom cannot be a fallback: name another agent, such as codex")
         if colon and not model.strip():
-            raise ValueError(f"{each!r} names no model after the colon")
+            raise ValueError(f"{each!r} has no model after the colon")
     return stand_ins
 
 
@@ -151,12 +151,15 @@ KEYS: Mapping[str, SettingKey] = {
     ),
     "fallback": SettingKey(
         _fallback,
-        "The agents that take over, in this order, while the quota of the one before is used up: AGENT or AGENT:MODEL.",
+        "Agents that take over, in this order, while the quota of the one before is used up: AGENT or AGENT:MODEL.",
         "none",
         at="fallback.names",
     ),
     "fallback_after": SettingKey(
-        values.written(parse_duration), "Wait for a reset this near.", "10m", at="fallback.after"
+        values.written(parse_duration),
+        "Wait for the quota instead of switching if it resets within this time.",
+        "10m",
+        at="fallback.after",
     ),
     "iteration_timeout": SettingKey(
         values.written(parse_duration),

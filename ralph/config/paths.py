@@ -23,7 +23,7 @@ def ralph_dir(env: Mapping[str, str]) -> Path:
     try:
         return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")
     except RuntimeError as error:  # ~nobody
-        raise UsageError(f"RALPH_DIR={own}: {error}") from error
+        raise UsageError(f"RALPH_DIR={own}: {error}", "set it to the full path of a folder, or unset it") from error
 
 
 def queue_file(ralph_dir: Path) -> Path:

@@ -334,7 +334,7 @@ def set_value(path: Path, name: str, written: str) -> str:
     try:
         value = key.parse(written)
     except ValueError as fault:
-        raise UsageError(f"{name}: {fault}") from fault
+        raise UsageError(f"{name}: {fault}", "see every key with its value: ralph config") from fault
     if isinstance(value, tuple) and value:  # an empty list is not the `none` that was written
         return files.put(path, name, list(cast("tuple[str, ...]", value)))
     if value is None:  # no limit

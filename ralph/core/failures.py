@@ -150,7 +150,7 @@ def classify(seen: Evidence) -> SessionEnd:
     if seen.login_refused:
         return SessionEnd(End.AUTH, "the API refuses the agent's login (401)")
     if seen.elsewhere:
-        hint = "see which program and which arguments ralph starts it with: ralph config"
+        hint = "check which program and arguments ralph uses: ralph config"
         return SessionEnd(End.CONFIG, f"the agent works in {seen.elsewhere}, not in this repository", hint=hint)
     if seen.turn is None and not _left_in_peace(seen):
         return _without_result(seen)

@@ -18,6 +18,7 @@ KEYS = (
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*)$")
+_LINES = "write one `key: value` on each line"
 _FENCE = re.compile(r"^ {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 
 
@@ -127,7 +128,7 @@ def split_front_matter(text: str, path: Path, keys: Collection[str] = KEYS) -> t
     if loaded is None:
         return {}, text[match.end() :]
     if not isinstance(loaded, dict):
-        raise UsageError(f"{path}: the front matter has no `key: value` lines")
+        raise UsageError(f"{path}: the front matter has no `key: value` lines", _LINES)
     front_matter = {str(key): value for key, value in cast("dict[object, object]", loaded).items()}
     faults = [_unknown(key, keys) for key in front_matter if key not in keys]
     faults += [
@@ -159,7 +160,7 @@ def _not_yaml(error: Exception, path: Path) -> UsageError:
     place = "" if mark is None else f", line {mark.line + 2}, column {mark.column + 1}"  # after the opening ---
     said = " ".join(str(getattr(error, "problem", None) or error).split())
     fault = next((plain for words, plain in _YAML_FAULTS if words in said), said)
-    return UsageError(f"{path}{place}: cannot read the front matter: {fault}", "write one `key: value` on each line")
+    return UsageError(f"{path}{place}: cannot read the front matter: {fault}", _LINES)
 
 
 def _is_text(value: object) -> bool:

@@ -70,16 +70,16 @@ def gc_lines(
     lines: list[Part] = [(total, Look.STRONG), _holdings(goes, ralph_dir)] if goes else ["nothing to remove"]
     if saved := [line for holding in goes for line in _kept(holding)]:
         taken_over = f", {format_size(moved)} of it now in the mirrors" if moved > 0 else ""
-        lines += ["", f"work that was only there is saved{taken_over}; list it with:", *saved]
+        lines += ["", f"saved work that existed only there{taken_over}; list it with:", *saved]
     if stays:
         lines += ["", ("stays:", Look.STRONG), _holdings(stays, ralph_dir)]
     if goes and not deleted:
-        kept = "work that is only in a clone is saved to its mirror first"
+        kept = "work that exists only in a clone is saved to its mirror first"
         lines += ["", f"remove it with: ralph-runs gc --delete{flag}; {kept}"]
     if any(holding.unsaved for holding in stays) and not forced:
         lines += [
             "",
-            f"remove a clone that stays with: ralph-runs gc --force ID{flag} (lists first what would be lost)",
+            f"to remove a clone that stays: ralph-runs gc --force ID{flag} (it lists what would be lost, and asks)",
         ]
     return lines
 

@@ -29,14 +29,14 @@ def undone_document(goal: BatchGoal, outcome: UndoneMerge, goals: Sequence[Batch
 def undone_parts(goal: BatchGoal, outcome: UndoneMerge, goals: Sequence[BatchGoal], flag: str = "") -> list[Part]:
     """Tell what an undo did, and which goals came after the one that was undone."""
     merged = f"its merge {outcome.merge[:_COMMIT]}"
-    what = f"{outcome.branch} had nothing of {merged} any more"
+    what = f"{outcome.branch} no longer contained {merged}"
     if outcome.revert:
         what = f"{outcome.branch} is at {outcome.revert[:_COMMIT]}, which reverts {merged}"
     parts: list[Part] = [f"{goal.label} {goal.name}: undone; {what} ({plural(len(outcome.paths), 'file')})"]
     if later := later_goals(goal, outcome.later, goals):
         columns = [TableColumn("id", whole=True), TableColumn("state", whole=True), TableColumn("goal")]
         rows = [TableRow([str(each["id"] or "-"), str(each["state"]), str(each["name"])], _tie(each)) for each in later]
-        parts += ["", Table(columns, rows, "came after it, and may build on it"), ""]
+        parts += ["", Table(columns, rows, "goals that came after it and may build on it"), ""]
         if waiting := [str(each["id"]) for each in later if each["after"] and each["state"] == State.QUEUED]:
             parts.append(f"{few(waiting, 5)} waits until it is done again")
     return [*parts, f"do it again: ralph-runs retry{flag} {goal.label}"]
@@ -75,8 +75,8 @@ def conflict_words(goal: BatchGoal, conflict: UndoConflict, goals: Sequence[Batc
     in_the_way = [each for each in conflict.later if paths & {*each.shared}]
     by_run = {each.run: each.label for each in goals if each.run}
     known = [by_run[each.run] for each in reversed(in_the_way) if each.run in by_run]
-    message = f"cannot undo {goal.label}: what came after it changed the same lines of {few(conflict.paths, 5)}"
+    message = f"cannot undo {goal.label}: later commits changed the same lines of {few(conflict.paths, 5)}"
     if known:
         first = "; ".join(f"ralph-runs undo {label}" for label in known)
-        return f"{message}; nothing was pushed", f"undo what builds on it first: {first}; or change the files by hand"
-    return f"{message}; nothing was pushed", "take it out by hand, or with another goal that says so"
+        return f"{message}; nothing was pushed", f"undo the later goals first: {first}; or change the files by hand"
+    return f"{message}; nothing was pushed", "revert it by hand, or write a goal that does"

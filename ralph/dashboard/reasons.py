@@ -47,7 +47,7 @@ def caution(why: Reason) -> tuple[str, str]:
     match why.cause:
         case Cause.DIRTY_CHECKOUT:
             what = f"{why.place} has {why.branch} checked out with changes in {few(why.paths, 3)}"
-            return what, "commit or stash them, merges wait until then"
+            return what, "commit or stash them; merges wait until then"
         case Cause.NO_CHECK:
             then = "work cannot be proven, so it is not merged without --merge-unproven"
             return f"{why.place} has no .ralph/check on {why.branch}", then
@@ -94,7 +94,7 @@ def _merge(why: Reason) -> str:
         case Cause.MERGED_EARLIER:
             return f"already merged to {why.branch}"
         case Cause.UNDONE if not why.commit:
-            return f"nothing of it is left on {why.branch}"
+            return f"{why.branch} no longer contains any of it"
         case Cause.UNDONE:
             return f"removed from {why.branch} again by {why.commit[:10]}"
         case Cause.NOTHING:

@@ -36,7 +36,8 @@ def require_source(url: str) -> str:
         raise UsageError(f"cannot clone {path}: it is not a directory", "pass --repo a URL or the path of a repository")
     status, out, err = run_git(path, "rev-parse", "--absolute-git-dir")
     if status != 0:
-        raise UsageError(f"cannot clone {path}: not a git repository: {last_line(err)}")
+        hint = "pass a URL or the path of a repository; to make one there: git init"
+        raise UsageError(f"cannot clone {path}: not a git repository: {last_line(err)}", hint)
     return out.removesuffix("\n")
 
 

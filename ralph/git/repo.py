@@ -360,7 +360,7 @@ class Repo:
 def require_branch_name(branch: str) -> None:
     """Refuse a name that git would not accept for a branch."""
     if run_git(Path.cwd(), "check-ref-format", "--branch", branch)[0] != 0:
-        raise UsageError(f"{branch!r} is not a valid branch name")
+        raise UsageError(f"{branch!r} is not a valid branch name", "use a name without spaces, such as fix-login")
 
 
 def open_repo(path: Path) -> Repo:
@@ -375,7 +375,7 @@ def open_repo(path: Path) -> Repo:
             raise UsageError(
                 f"{path} is a git repository without a working tree", "pass it with --repo: ralph then works in a clone"
             )
-        raise UsageError(f"git refuses {path}: {last_line(err)}")
+        raise UsageError(f"git refuses {path}: {last_line(err)}", "see what git says: git status")
     root = Path(out.removesuffix("\n"))
     git_dir = Path(git_output(root, "rev-parse", "--absolute-git-dir").removesuffix("\n"))
     # useConfigOnly: without it git invents an identity from the host's name

@@ -37,9 +37,9 @@ _NOT_FOR_THE_RUN = ("repo", "branch", "after", "priority", "merge")
 
 _STALLED = """
 That attempt got nowhere: it repeated itself and changed nothing. Read what it tried, and take another approach. If only
-a person can clear the way, say so instead of trying the same again.
+a person can remove the obstacle, say so instead of trying the same thing again.
 """
-_RETRY, _REMARKS = "## Retry context", "## Comments of the user"
+_RETRY, _REMARKS = "## Retry context", "## Comments from the user"
 
 
 def goal_text(goal: BatchGoal, comments: Sequence[Comment]) -> str:

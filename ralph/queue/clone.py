@@ -126,7 +126,9 @@ def examine(mirror: Mirror | None, clone: Path, branch: str) -> Found:
         pinned = {} if gap else view.lent()
         nowhere = set(mirror.bare.lacking([*refs.values()], pinned))
         if missing := [f"{sha} {ref}" for ref, sha in refs.items() if sha in nowhere and not gap]:
-            unsaved.append(Unsaved(Obstacle.COMMITS, tuple(missing), f"what its {missing[0][41:]} names is not there"))
+            unsaved.append(
+                Unsaved(Obstacle.COMMITS, tuple(missing), f"its {missing[0][41:]} points to a missing object")
+            )
         whole = tip if tip and tip not in nowhere else any_tip(mirror, branch)
         unsaved += _beside_commits(mirror, clone, whole, pinned)
     return Found(branch, tip, refs, tuple(unsaved))

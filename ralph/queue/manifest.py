@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from ralph.config import settings
-from ralph.config.files import Folders, goal_in, read_goal, read_text
+from ralph.config.files import TOML, Folders, goal_in, read_goal, read_text
 from ralph.config.keys import KEYS, MANIFEST
 from ralph.config.paths import user_config
 from ralph.config.settings import Settings
@@ -96,9 +96,9 @@ def _tables(path: Path) -> dict[str, object]:
             f"cannot read {path}: no such file", "name a manifest, a folder of goals, or goal files"
         ) from None
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", "check that you can read that file") from error
     except (ValueError, RecursionError) as error:  # an integer of 5000 digits is a plain ValueError
-        raise UsageError(f"cannot read {path}: not valid TOML: {error}") from error
+        raise UsageError(f"cannot read {path}: invalid TOML: {error}", TOML) from error
 
 
 def _entry(table: Mapping[str, object], number: int, path: Path, faults: list[str]) -> ManifestGoal:
@@ -377,7 +377,9 @@ def _priority(goal: Goal) -> int | None:
     try:
         return priority(goal.front_matter["priority"]) if "priority" in goal.front_matter else None
     except ValueError as fault:
-        raise UsageError(f"{goal.path}: front matter: priority: {fault}") from fault
+        raise UsageError(
+            f"{goal.path}: front matter: priority: {fault}", "fix it, or leave it out: 0 is the default"
+        ) from fault
 
 
 def _judge_names(submissions: Sequence[Submission], known: Collection[str], faults: _Faults) -> None:

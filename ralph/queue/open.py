@@ -135,7 +135,8 @@ def whereabouts(db: str | None, most: str | None = None, for_runs: Mapping[str, 
         env[variable("agent_cmd")] = _from_here(str(for_runs["agent_cmd"]))
     ralph_dir = paths.ralph_dir(env)
     if "\n" in str(ralph_dir):
-        raise UsageError(f"RALPH_DIR contains a line break, which git does not support: {str(ralph_dir)!r}")
+        hint = "set it to the path of another folder, or unset it"
+        raise UsageError(f"RALPH_DIR contains a line break, which git does not support: {str(ralph_dir)!r}", hint)
     url = chosen.db or default_url(ralph_dir)
     return QueueAddress(
         url, ralph_dir, env, chosen.most_goals, chosen.agent, chosen.fallback, chosen.notify, chosen.bell

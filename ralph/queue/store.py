@@ -239,7 +239,9 @@ class Store:
                 case State.DONE:
                     raise UsageError(f"cannot cancel {now.label}: it is done", f"undo it: ralph-runs undo {now.label}")
                 case State.UNDONE:
-                    raise UsageError(f"cannot cancel {now.label}: it is undone")
+                    raise UsageError(
+                        f"cannot cancel {now.label}: it is undone", "it does not run again unless you retry it"
+                    )
                 case State.RUNNING if alone and now.unmerged is None:
                     # Another start, which never was: the engine still knows the one that was cut off.
                     changes = {"starts": now.starts + 1, "attempts": now.attempts - 1}

@@ -115,7 +115,7 @@ def choose_fallbacks(agent: ChosenAgent, root: Path, env: Mapping[str, str]) -> 
         try:
             found.append(choose_agent(agent.settings.standing_in(written), root, env))
         except (BlockedError, UsageError) as error:
-            kind, hint = type(error), f"{error.hint}; or take {written} out of the setting fallback"
+            kind, hint = type(error), f"{error.hint}; or remove {written} from the setting fallback"
             raise kind(f"fallback {written}: {error.message}", hint) from error
     return tuple(found)
 
@@ -174,7 +174,10 @@ def require_file(mode: Mode, name: str, root: Path) -> None:
             f"name a file with one: ralph config set modes.{name}.system_prompt_file PATH",
         )
     if mode.system_prompt_file and not (root / mode.system_prompt_file).is_file():
-        raise UsageError(f"modes.{name}.system_prompt_file: {root / mode.system_prompt_file} is not a file")
+        raise UsageError(
+            f"modes.{name}.system_prompt_file: {root / mode.system_prompt_file} is not a file",
+            f"create it, or name another: ralph config set modes.{name}.system_prompt_file PATH",
+        )
 
 
 def _find_runner(chosen: Settings, root: Path, env: Mapping[str, str]) -> Runner:
@@ -203,7 +206,7 @@ def _read_prices(root: Path) -> Prices:
     try:
         return parse_prices(path.read_text("utf-8"), str(path)) if path.exists() else Prices({})
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}", "check that you can read that file") from error
     except ValueError as fault:  # not TOML, not prices, or not UTF-8 (whose error lacks the file's name)
         words = f"cannot read {path}: not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
         raise UsageError(words, "see .ralph.example/pricing.toml in ralph's repository for an example") from fault

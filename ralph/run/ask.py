@@ -102,7 +102,8 @@ def _read_history(path: Path) -> tuple[Message, ...]:
     try:
         return parse_history(path.read_text("utf-8"))
     except OSError as error:
-        raise UsageError(f"--history: cannot read {path}: {error.strerror}") from error
+        hint = "pass a file with a JSON list of messages"
+        raise UsageError(f"--history: cannot read {path}: {error.strerror}", hint) from error
     except ValueError as fault:
         words = "not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
         hint = (

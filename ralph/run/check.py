@@ -83,7 +83,7 @@ def _command_check(root: Path, command: str, timeout: float, path: str | None) -
     try:
         argv = shlex.split(command)
     except ValueError as fault:
-        raise UsageError(f"cannot parse the check {command!r}: {fault}") from fault
+        raise UsageError(f"cannot parse the check {command!r}: {fault}", "check its quotes") from fault
     if not argv:
         raise UsageError("the check is empty", "leave out --check, or use --no-check")
     check = Check(tuple(argv), command, timeout, script=False)

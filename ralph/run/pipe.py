@@ -81,9 +81,9 @@ class _Heard:
 def run_pipe(flags: PipeFlags, written: Mapping[str, object]) -> int:
     """Do the stages one after the other, up to the first that fails; return the exit code."""
     if folder := next((path for path in flags.stages if path.is_dir()), None):
-        raise UsageError(f"cannot read {folder}: it is a directory", "pass files with one task each")
+        raise UsageError(f"cannot read {folder}: it is a directory", "pass Markdown files with one task each")
     if missing := [str(path) for path in flags.stages if not path.is_file()]:
-        raise UsageError(f"cannot read {few(missing, 5)}: no such file", "pass files with one task each")
+        raise UsageError(f"cannot read {few(missing, 5)}: no such file", "pass Markdown files with one task each")
     stages = [parse_stage(read_text(path), path) for path in flags.stages]
     first = stages[0]
     asked = look_around(written, "go to the repository that the stages are for", first.settings, first.path)

@@ -171,7 +171,7 @@ def _idea(said: str) -> str:
     try:
         words.encode()
     except UnicodeEncodeError as error:
-        raise UsageError("the idea is not UTF-8 text") from error
+        raise UsageError("the idea is not UTF-8 text", "save or type it as UTF-8") from error
     return words.strip()
 
 

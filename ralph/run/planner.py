@@ -48,7 +48,7 @@ def look_to_plan(written: Mapping[str, object]) -> PlanRequest:
     if asked.agent.runner.reply is Reply.WORDS:
         raise UsageError(
             f"ralph plan cannot use the agent {chosen.agent}: it does not answer in structured output",
-            "take one that does: --agent claude, codex or ralph-claude",
+            "use one that does: --agent claude, codex or ralph-claude",
         )
     check = find_check(root, chosen.check, timeout=chosen.check_timeout, path=None)
     request = PlanRequest(asked, check)

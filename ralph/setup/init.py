@@ -52,7 +52,7 @@ ralph refuses this file as long as that section is empty.
 ## Objective
 
 ## Acceptance
-- Replace this line by what you will look at to see that it is done.
+- Replace this line with what you will look at to see that it is done.
 """
 _PASSES = "- `.ralph/check` passes.\n"
 
@@ -179,13 +179,13 @@ def _shown_trial(trial: Trial, plan: _Plan) -> list[Part]:
     if not trial.reports:
         return shown
     if not trial.runs:
-        shown.append("It cannot run like this: correct it after it is written, then try it with: ralph check")
+        shown.append("It does not run yet: fix it once ralph has written it, then try it with: ralph check")
     elif trial.is_red:
         shown.append(
             f"It fails today. {GOAL} asks the agent to make it pass." if GOAL not in plan.kept else "It fails today."
         )
     else:
-        shown.append("It passes today: add a test for your goal, or any DONE will pass as well.")
+        shown.append("It passes today: add a test for your goal, or ralph will accept any DONE.")
     return shown
 
 

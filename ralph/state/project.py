@@ -97,7 +97,7 @@ def require_plain_directory(root: Path) -> None:
     own = root / ".ralph"
     if own.is_symlink() or (own.exists() and not own.is_dir()):
         raise UsageError(
-            f"{own} is not a plain directory", "replace it by a directory: ralph does not follow a link there"
+            f"{own} is not a plain directory", "replace it with a directory: ralph does not follow a link there"
         )
 
 

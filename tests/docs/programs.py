@@ -52,6 +52,13 @@ def documents() -> Iterator[tuple[str, str]]:
         yield str(page.relative_to(ROOT)), page.read_text()
 
 
+def examples() -> Iterator[tuple[str, str]]:
+    """What ships to be copied or played: goals, settings, scripts."""
+    for path in sorted([*(ROOT / "examples").rglob("*"), *(ROOT / ".ralph.example").rglob("*")]):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield str(path.relative_to(ROOT)), path.read_text()
+
+
 def helps() -> Iterator[tuple[str, str]]:
     """What `--help` says."""
     for name, command in commands().items():
@@ -75,6 +82,15 @@ def comments() -> Iterator[tuple[str, str]]:
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
             if token.type == tokenize.COMMENT:
                 yield f"{path.relative_to(ROOT)}:{token.start[0]}", token.string
+
+
+def refusals() -> Iterator[tuple[str, int]]:
+    """Every error that only the user can fix, and its number of arguments; ralph-claude's words are Claude Code's."""
+    for path in sorted(set((ROOT / "ralph").rglob("*.py")) - set((ROOT / "ralph" / "claude_cli").rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("UsageError", "BlockedError"):
+                starred = any(isinstance(argument, ast.Starred) for argument in node.args)
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", 2 if starred else len(node.args) + len(node.keywords)
 
 
 def templates() -> Iterator[tuple[str, str]]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.docs.programs import comments, docstrings, documents, helps, messages, templates
+from tests.docs.programs import comments, docstrings, documents, examples, helps, messages, refusals, templates
 
 READ: tuple[Callable[[], Iterator[tuple[str, str]]], ...] = (
     documents,
+    examples,
     helps,
     messages,
     docstrings,
@@ -55,6 +56,12 @@ _CODE = re.compile(r"^(```).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 def test_what_people_read_is_in_plain_words(source: Callable[[], Iterator[tuple[str, str]]]) -> None:
     faults = [fault for where, text in source() for fault in found(where, text)]
     assert faults == []
+
+
+def test_every_refusal_says_what_to_do_next() -> None:
+    found = dict(refusals())
+    assert len(found) > 150
+    assert [where for where, arguments in found.items() if arguments < 2] == []
 
 
 def test_every_exception_is_needed() -> None:

@@ -192,8 +192,8 @@ def test_what_a_stand_in_spent_before_a_kill_counts(
     ("value", "exit_code", "words"),
     [
         ("codx", 2, "did you mean codex"),
-        ("codex:", 2, "'codex:' names no model after the colon"),
-        ("custom", 2, "custom cannot stand in for another agent"),
+        ("codex:", 2, "'codex:' has no model after the colon"),
+        ("custom", 2, "custom cannot be a fallback"),
         ("ralph-claude,codex", 6, "fallback codex: cannot find the agent: `codex` is not on PATH"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_repository_here_with_changes_takes_nothing_and_loses_nothing(batch: B
         assert batch.runs("retry", "first", cwd=batch.root).exit_code == 0
         worker.wait_for("stuck")
         wait_until(batch.cautions, "the caution")
-        assert "changes in notes.txt: commit or stash them, merges wait" in batch.cautions()[0]
+        assert "changes in notes.txt: commit or stash them; merges wait" in batch.cautions()[0]
         commit_all(mine, "more")
         assert batch.runs("retry", "first", cwd=batch.root).exit_code == 0
         worker.wait_for("done")

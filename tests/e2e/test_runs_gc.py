@@ -63,7 +63,7 @@ def test_gc_says_first_and_removes_only_when_told_and_beside_a_worker_only_what_
     assert any(line.strip().startswith("mirrors ") and "the only copies" in line for line in lines)
     assert any(line.strip().startswith("runs ") and "never removed" in line for line in lines)
     assert lines[-3].startswith("remove it with: ralph-runs gc --delete")
-    assert lines[-1] == "remove a clone that stays with: ralph-runs gc --force ID (lists first what would be lost)"
+    assert lines[-1] == "to remove a clone that stays: ralph-runs gc --force ID (it lists what would be lost, and asks)"
     assert everything(over.ralph_dir) == before
 
     tip = git(two, "rev-parse", "HEAD")
@@ -224,7 +224,7 @@ def test_gc_says_where_it_has_saved_what_was_only_in_a_clone(over: Batch) -> Non
     said = over.runs("gc", "--delete", cwd=over.root)
     assert (said.exit_code, said.complaints) == (0, "")
     told = [line.strip() for line in said.stdout.splitlines()]
-    kept = re.compile(r"work that was only there is saved, 3\.\d MB of it now in the mirrors; list it with:")
+    kept = re.compile(r"saved work that existed only there, 3\.\d MB of it now in the mirrors; list it with:")
     look = told[[bool(kept.fullmatch(line)) for line in told].index(True) + 1 :]
     shown = [run_command(line) for line in look[:2]]
     assert any("dropped" in text for text in shown)

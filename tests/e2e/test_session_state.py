@@ -134,7 +134,7 @@ def test_an_agent_that_works_elsewhere_is_stopped(
     found = result(repo)
     reason = f"blocked: config: the agent works in {elsewhere.resolve()}, not in this repository"
     assert (found["reason"], found["ending"]) == (reason, "session")
-    assert found["hint"] == "see which program and which arguments ralph starts it with: ralph config"
+    assert found["hint"] == "check which program and arguments ralph uses: ralph config"
     assert len(commits(repo)) == 1
 
 

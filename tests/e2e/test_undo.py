@@ -1,4 +1,4 @@
-"""`ralph-runs undo`: a goal's merge is taken out of main again, or nothing is."""
+"""`ralph-runs undo`: a goal's merge is reverted on main, or nothing is."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_first_of_three_goals_that_build_on_each_other(batch: Batch) -> None
     assert batch.runs("retry", "one").exit_code == 0
     assert batch.run().exit_code == 0
     assert "texts/one.txt" in on_main(bare)
-    assert "I took it out of main again" in batch.runs("show", "one").stdout
+    assert "and then reverted on main" in batch.runs("show", "one").stdout
 
 
 def test_what_conflicts_with_a_later_goal_is_reported_and_nothing_is_pushed(batch: Batch) -> None:
@@ -84,7 +84,7 @@ def test_what_conflicts_with_a_later_goal_is_reported_and_nothing_is_pushed(batc
     assert batch.run(add(batch, "one"), add(batch, "two", edit, after=["one"]), add(batch, "three")).exit_code == 0
     tip = git(bare, "rev-parse", "main")
 
-    words = "what came after it changed the same lines of texts/one.txt; nothing was pushed"
+    words = "later commits changed the same lines of texts/one.txt; nothing was pushed"
     refused(batch.runs("undo", "one"), 1, words, "ralph-runs undo g2")
     assert git(bare, "rev-parse", "main") == tip
     assert set(batch.states().values()) == {"done"}
@@ -135,7 +135,7 @@ def test_a_main_that_moves_meanwhile_is_met_by_doing_it_again(batch: Batch) -> N
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
-        ("none", ["g1 was not merged (merge mode none)", "only ralph/one in ralph's mirror has it"]),
+        ("none", ["g1 was not merged (merge mode none)", "its work is only on ralph/one in ralph's mirror"]),
         ("branch", ["g1 was pushed as ralph/one, and not merged", "git push --delete origin ralph/one"]),
     ],
 )

@@ -143,6 +143,8 @@ def test_every_wrong_use_is_refused_in_words_that_help(repo: Path, ralph: Ralph,
     page = "\n".join(_page(repo, ralph, tmp_path))
     assert same_as_golden(page, GOLDEN), "see the first lines of this file"
     assert sum(len(uses) for uses in USES.values()) >= 40
+    refusals = re.findall(r"^\$ ralph(?:-runs)? .*?^\$ echo", page, re.MULTILINE | re.DOTALL)
+    assert [said for said in refusals if not re.search(r"\nerror: .*\n\nhint: ", said, re.DOTALL)] == []
     assert git(repo, "status", "--porcelain") == "", "bad input writes nothing"
 
 

@@ -71,7 +71,7 @@ def test_a_log_cannot_end_its_own_quotation_and_is_capped() -> None:
 
 def test_every_attempt_is_told_the_users_comments() -> None:
     text = goal_text(goal(), [said(USER, "use the other library"), said(RALPH, "a fault")])
-    assert "## Comments of the user" in text
+    assert "## Comments from the user" in text
     assert "use the other library" in text
 
 

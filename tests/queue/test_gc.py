@@ -901,7 +901,7 @@ def test_a_ref_that_a_crash_has_emptied_keeps_nothing(scene: Scene) -> None:
 def test_a_branch_whose_last_commit_is_gone_keeps_the_clone(scene: Scene) -> None:
     lost = work(scene.clone, {"b.txt": "b"})
     (scene.clone / ".git" / "objects" / lost[:2] / lost[2:]).unlink()
-    assert scene.clear()[What.CLONE] == "it is done, but what its HEAD names is not there"
+    assert scene.clear()[What.CLONE] == "it is done, but its HEAD points to a missing object"
     assert f"{lost} refs/heads/ralph/speed" in scene.unsaved()[Obstacle.COMMITS]
     assert scene.force()[What.CLONE] == ""
     assert is_kept(scene.mirror, b"b")  # the file was there

@@ -252,7 +252,7 @@ def test_all_faults_of_a_manifest_come_in_one_message(repo: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[[goal]\n", "not valid TOML"),
+        ("[[goal]\n", "invalid TOML"),
         ("", "no goals: write a"),
         ("goal = 3\n", "`goal` must be a list of tables"),
         ('defaults = "x"\n[[goal]]\nfile = "a.md"\n', "`defaults` must be a table"),

@@ -84,8 +84,8 @@ def merge_result(outcome: pipeline.Outcome, base: str) -> MergeResult:
             return MergeResult(MergeFate.FAILED, Reason(cause=Cause.RED, detail=how), said)
         case pipeline.Tampered(paths):
             said = (
-                f"The work changes {', '.join(paths)}, which decides about it and which the agent must not change."
-                " Leave it as it is."
+                f"The work changes {', '.join(paths)}, which decides whether the work is done."
+                " The agent must not change that: leave it as it is."
             )
             return MergeResult(MergeFate.FAILED, Reason(cause=Cause.TAMPERED, paths=paths), said)
         case pipeline.Unresolved(paths):

@@ -261,7 +261,7 @@ def _without_lines(bare: Bare, tree: str, conflicts: Sequence[str], theirs: str,
 
 
 _MARKED = "Conflicts, with their markers in place:"
-_REPLACED = "Conflicts that have no lines, as they are on the base:"
+_REPLACED = "Conflicts without markers, with the content of the base:"
 """For people who read the log."""
 
 

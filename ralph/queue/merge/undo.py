@@ -91,7 +91,7 @@ def require_merged(goal: BatchGoal) -> None:
     label, branch = goal.label, goal.branch
     match goal.state, goal.why.cause:
         case State.DONE, Cause.KEPT:
-            hint = f"only {branch} in ralph's mirror has it; leave that alone, or delete it: ralph-runs show {label}"
+            hint = f"its work is only on {branch} in ralph's mirror; to see where: ralph-runs show {label}"
             raise UsageError(f"{label} was not merged (merge mode none): there is nothing to undo", hint)
         case State.DONE, Cause.PUSHED:
             hint = f"close its pull request, and delete the branch: git push --delete origin {branch}"
@@ -141,7 +141,7 @@ def undo_goal(goal: BatchGoal, place: QueueAddress, store: Store, report: Report
         outcome = undo_merge(job, context, heed)
         if isinstance(outcome, UndoneMerge):
             why = Reason(cause=Cause.UNDONE, branch=outcome.branch, commit=outcome.revert, detail=outcome.merge)
-            remark = f"The work was merged as {outcome.merge[:10]}, and I took it out of {outcome.branch} again."
+            remark = f"The work was merged as {outcome.merge[:10]}, and then reverted on {outcome.branch}."
             store.undo(goal, why, remark)
         elif isinstance(outcome, Stopped) and signals.first is not None:
             raise Interrupted(signals.first)
@@ -150,8 +150,8 @@ def undo_goal(goal: BatchGoal, place: QueueAddress, store: Store, report: Report
 
 def _refused(owner: Owner) -> UsageError:
     return UsageError(
-        f"{owner.goal or 'a goal'} is being undone: process {owner.pid or '?'} on {owner.host or '?'}",
-        "wait until that has ended, then give the same command again",
+        f"{owner.goal or 'a goal'} is already being undone by process {owner.pid or '?'} on {owner.host or '?'}",
+        "wait until that ends, then run the same command again",
     )
 
 
@@ -177,7 +177,7 @@ def undo_merge(job: UndoJob, context: MergeContext, report: Reporter = unreporte
         tip = bare.commit_at(f"refs/heads/{branch}")
         merge = None if tip is None or not job.run else trees.squash_of(bare, tip, job.run)
         if tip is None or merge is None:
-            return Refused(f"{branch} of {job.mirror.upstream.shown} has no merge of {job.goal} any more")
+            return Refused(f"{branch} of {job.mirror.upstream.shown} no longer contains the merge of {job.goal}")
         paths, later = _changed(bare, f"{merge}^", merge), _later(bare, merge, tip)
         if (earlier := _undone_before(bare, merge, tip)) is not None:
             return UndoneMerge(branch, merge, earlier, paths, later)
