@@ -50,6 +50,24 @@ def test_every_link_leads_somewhere_on_github(text: Path) -> None:
     assert lost == []
 
 
+def test_no_page_repeats_another() -> None:
+    """Twelve words in a row. The front page is a look at the others; tables from the code may share rows."""
+    seen: dict[tuple[str, ...], str] = {}
+    twice: list[str] = []
+    for page in PAGES:
+        if page.name != "index.md":
+            twice += [f"{page.name}, {seen[run]}: {' '.join(run)}" for run in _runs(page) if run in seen]
+            seen |= dict.fromkeys(_runs(page), page.name)
+    assert twice == []
+    assert len(seen) > 10_000
+
+
+def _runs(page: Path, length: int = 12) -> set[tuple[str, ...]]:
+    text = re.sub(r"<!-- begin: .*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
+    words = re.findall(r"[\w'-]+", re.sub(r"\]\([^)]*\)", "]", text).lower())
+    return {tuple(words[start : start + length]) for start in range(len(words) - length + 1)}
+
+
 def test_pages_link_to_pages_only() -> None:
     """What lies outside of docs/ is on GitHub but not on the site."""
     outside = [

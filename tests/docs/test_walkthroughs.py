@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +19,15 @@ from tests.support.scripted_agent import ClaudeScript, run, summary
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+MACHINE = dict(os.environ)
+"""As the machine has it: pip may be configured in HOME, which the guards of conftest.py move."""
+YOU = {
+    "GIT_AUTHOR_NAME": "you",
+    "GIT_AUTHOR_EMAIL": "you@localhost",
+    "GIT_COMMITTER_NAME": "you",
+    "GIT_COMMITTER_EMAIL": "you@localhost",
+    "CI": "true",
+}
 GUIDE = "printf '# Contributing\\n\\nRun python3 -m unittest.\\n' > CONTRIBUTING.md"
 TEST = "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_it(self):\n        pass\n"
 SITE = """
@@ -35,13 +46,33 @@ def env(ralph: Ralph, bin_dir: Path) -> Mapping[str, str]:
     for name in ("ralph", "ralph-runs"):
         (bin_dir / name).symlink_to(Path(sys.executable).with_name(name))
     (bin_dir / "python3").symlink_to(sys.executable)
-    return {**ralph.env, "GIT_AUTHOR_NAME": "you", "GIT_AUTHOR_EMAIL": "you@localhost", "CI": "true"} | {
-        "GIT_COMMITTER_NAME": "you",
-        "GIT_COMMITTER_EMAIL": "you@localhost",
-    }
+    return {**ralph.env, **YOU}
 
 
 def test_getting_started(tmp_path: Path, env: Mapping[str, str], claude_script: ClaudeScript) -> None:
+    walk_through_getting_started(tmp_path, env, claude_script)
+
+
+@pytest.mark.long  # installs ralph and everything that it needs
+def test_getting_started_from_a_clean_clone(tmp_path: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
+    """With the command that the page itself names, into an environment that has nothing of this one."""
+    (install,) = re.findall(r"^\$ (pip install .*)$", (DOCS / "getting-started.md").read_text(), re.MULTILINE)
+    git(tmp_path, "clone", "--quiet", str(ROOT), "ralph")
+    venv.create(tmp_path / "environment", with_pip=True)
+    programs = tmp_path / "environment" / "bin"
+    locked = re.findall(r"^[a-z0-9-]+==[^\\\n]+", (ROOT / "requirements" / "dev.txt").read_text(), re.MULTILINE)
+    (tmp_path / "constraints.txt").write_text("\n".join(locked) + "\n")
+    env = {**MACHINE, "PATH": f"{programs}:{MACHINE['PATH']}", "PIP_CONSTRAINT": str(tmp_path / "constraints.txt")}
+
+    done = subprocess.run(["sh", "-c", install], cwd=tmp_path / "ralph", env=env, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in programs.glob("ralph*")) == ["ralph", "ralph-claude", "ralph-runs"]
+    env = {**ralph.env, **YOU, "PATH": f"{programs}:{ralph.env['PATH']}"}
+    walk_through_getting_started(tmp_path, env, claude_script)
+
+
+def walk_through_getting_started(tmp_path: Path, env: Mapping[str, str], claude_script: ClaudeScript) -> None:
     claude_script([run(GUIDE), summary("DONE")])
     repository = make_repo(tmp_path / "your-repository", {"test_app.py": TEST, ".gitignore": "__pycache__/\n"})
 
