@@ -1,7 +1,8 @@
 """`python -m bench`: measure every section on one commit, print the results, and write them to `bench/RESULTS.md`.
 
 Only a whole run on a clean commit writes. A tree with changes is refused before anything is measured, and at the end if
-it has changed by then. `--quick` and `--only` print; `--short` prints and judges.
+it has changed by then. `--quick` and `--only` print; `--short` prints and judges. `--against` compares with another
+version's program, each in turn, and prints.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import report
+from bench import comparison, report
 from bench.arena import Arena, arena
 from bench.commits import RESULTS, Unclean, clean_commit
 from bench.figures import Figure, Unmeasurable
@@ -29,10 +30,19 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few rounds at small sizes; print only")
     parser.add_argument("--short", action="store_true", help=f"fail if a ratio is far off its target in {TRIES} tries")
     parser.add_argument("--only", choices=SECTIONS, action="append", help="measure only this section; print only")
+    parser.add_argument("--against", type=Path, metavar="PROGRAM", help="compare with this `ralph`; print only")
     options = parser.parse_args()
+    if options.against is not None and (options.short or options.only):
+        parser.error("--against measures a section of its own: leave --short and --only out")
+    if options.against is not None and not os.access(options.against, os.X_OK):
+        parser.error(f"--against: {options.against} is no program")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the arena is cleaned up
     chosen = {name: SECTIONS[name] for name in options.only or SECTIONS}
     try:
+        if options.against is not None:
+            other = options.against.absolute()
+            compared = Section(f"Against {other}", lambda place, brief: comparison.measure(place, other, brief))
+            return _show([compared], options.quick)
         if options.short:
             judged = [section for section in chosen.values() if section.has_ratios]
             if not judged:

@@ -62,7 +62,7 @@ def measure(arena: Arena, brief: bool) -> list[Figure]:
 
 def _overhead(arena: Arena, count: int, rounds: int) -> list[Figure]:
     contestants = {
-        "ralph": lambda: _settled(_ralph(arena, count, _NO_SUMMARIES)),
+        "ralph": lambda: by_ralph(arena, count),
         "shell": lambda: _settled(_shell(arena, count)),
     }
     ruby = arena.peers.ruby
@@ -96,6 +96,11 @@ def _growth(arena: Arena, count: int, rounds: int) -> list[Figure]:
         cpu = [_last_by_first([end.cpu for end in each]) for each in ends[loop]]
         figures += [Figure(f"{name}, time", wall, target=target), Figure(f"{name}, processor time", cpu, target=target)]
     return figures
+
+
+def by_ralph(arena: Arena, count: int) -> float:
+    """Return the seconds that ralph takes for an iteration, without summaries and without its start."""
+    return _settled(_ralph(arena, count, _NO_SUMMARIES))
 
 
 def _ralph(arena: Arena, count: int, extra: Mapping[str, str] | None = None) -> list[_End]:

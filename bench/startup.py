@@ -25,7 +25,7 @@ def _commands(arena: Arena, rounds: int) -> list[Figure]:
         "version": [str(arena.ralph), "--version"],
         "help": [str(arena.ralph), "run", "--help"],
     }
-    contestants = {name: lambda argv=argv: _seconds(arena, argv) for name, argv in commands.items()}
+    contestants = {name: lambda argv=argv: time_of(arena, argv) for name, argv in commands.items()}
     interleave(contestants, 2)  # so that the files are in memory
     taken = interleave(contestants, rounds)
     return [
@@ -34,7 +34,7 @@ def _commands(arena: Arena, rounds: int) -> list[Figure]:
     ]
 
 
-def _seconds(arena: Arena, argv: list[str]) -> float:
+def time_of(arena: Arena, argv: list[str]) -> float:
     """Time a spawn and its wait, with nothing else between them."""
     silence = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     environment = arena.environment({})
@@ -50,12 +50,12 @@ def _seconds(arena: Arena, argv: list[str]) -> float:
 def _ways_to_the_agent(arena: Arena, rounds: int) -> list[Figure]:
     sdk = arena.peers.sdk
     contestants = {
-        "ralph": lambda: _to_the_agent(arena, arena.run_argv("--json"), LIMIT_REACHED),
-        "shell": lambda: _to_the_agent(arena, ["/bin/sh", "-c", f"claude < {arena.prompt}"], 0),
-        "python": lambda: _seconds(arena, [sys.executable, "-I", "-c", "pass"]),
+        "ralph": lambda: time_to_the_agent(arena, arena.run_argv("--json"), LIMIT_REACHED),
+        "shell": lambda: time_to_the_agent(arena, ["/bin/sh", "-c", f"claude < {arena.prompt}"], 0),
+        "python": lambda: time_of(arena, [sys.executable, "-I", "-c", "pass"]),
     }
     if isinstance(sdk, Sdk):
-        contestants["sdk"] = lambda: _to_the_agent(arena, [*sdk.reader, arena.agent], 0)
+        contestants["sdk"] = lambda: time_to_the_agent(arena, [*sdk.reader, arena.agent], 0)
     interleave(contestants, 1)
     taken = interleave(contestants, rounds)
     what = "from the command to the agent's first instruction"
@@ -71,7 +71,8 @@ def _ways_to_the_agent(arena: Arena, rounds: int) -> list[Figure]:
     ]
 
 
-def _to_the_agent(arena: Arena, argv: Sequence[str | Path], exit_code: int) -> float:
+def time_to_the_agent(arena: Arena, argv: Sequence[str | Path], exit_code: int) -> float:
+    """Time the way from the command to the agent's first instruction."""
     with arena.repository() as tree:
         begun = time.monotonic_ns()
         with arena.running(argv, tree, {"MODE": "turn"}) as process:

@@ -35,12 +35,10 @@ def measure(arena: Arena, brief: bool) -> list[Figure]:
 
 
 def _of_size(arena: Arena, size: str, megabytes: int, rounds: int) -> list[Figure]:
-    bytes_each = payload.SIZES[size]
-    pairs = megabytes * 1_000_000 // (2 * bytes_each)
-    agent: AgentPlan = {"MODE": "stream", "TEXT": arena.text(bytes_each), "COUNT": pairs}
+    agent = streaming(arena, size, megabytes)
     contestants: dict[str, Callable[[], float]] = {
-        "plain": lambda: _into_file(arena, arena.run_argv(), agent, LIMIT_REACHED),
-        "--json": lambda: _into_file(arena, arena.run_argv("--json"), agent, LIMIT_REACHED),
+        "plain": lambda: by_ralph(arena, agent),
+        "--json": lambda: by_ralph(arena, agent, "--json"),
         "terminal": lambda: _in_terminal(arena, agent),
         "cat": lambda: _into_file(arena, ["/bin/sh", "-c", f"claude < {arena.prompt} | cat"], agent, 0),
     }
@@ -74,6 +72,17 @@ def _of_size(arena: Arena, size: str, megabytes: int, rounds: int) -> list[Figur
         Figure(f"{events}: the Ruby original's time / ralph's, plain", ruby_ratios, missing=_why(ruby)),
         Figure(f"{events}: ralph's time, --json / `cat`'s (floor)", ratios(taken["--json"], taken["cat"])),
     ]
+
+
+def streaming(arena: Arena, size: str, megabytes: int) -> AgentPlan:
+    """Return the plan of an agent that prints that many megabytes in events of one size."""
+    bytes_each = payload.SIZES[size]
+    return {"MODE": "stream", "TEXT": arena.text(bytes_each), "COUNT": megabytes * 1_000_000 // (2 * bytes_each)}
+
+
+def by_ralph(arena: Arena, agent: AgentPlan, *flags: str) -> float:
+    """Return the seconds that ralph takes for one session, with its output in a file."""
+    return _into_file(arena, arena.run_argv(*flags), agent, LIMIT_REACHED)
 
 
 def _why(peer: Sdk | Ruby | Unmeasurable) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import iterations, stream
+from bench import comparison, iterations, stream
 from bench.__main__ import RALPH, judge
 from bench.arena import LIMIT_REACHED, Arena, arena, noted_time
 from bench.figures import Figure, Unmeasurable
@@ -120,6 +120,26 @@ def test_the_short_form_refuses_sections_without_ratios() -> None:
     done = short_form("latency")
     assert done.returncode == 2
     assert "--short judges ratios, and there are none in the chosen sections" in done.stderr
+
+
+@pytest.mark.long
+def test_two_versions_are_compared_figure_by_figure(place: Arena) -> None:
+    figures = comparison.measure(place, place.ralph, brief=True)
+    assert len(figures) == 5
+    assert all(len(figure.values) == 2 and 0.1 < figure.median < 10 for figure in figures)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--against", "no/ralph"], "--against: no/ralph is no program"),
+        (["--against", sys.executable, "--short"], "leave --short and --only out"),
+    ],
+)
+def test_a_comparison_needs_a_program_and_no_sections(flags: list[str], words: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "bench", *flags], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
 
 
 def test_the_ruby_original_is_measured_where_a_checkout_is_named(tmp_path: Path, place: Arena) -> None:
