@@ -62,7 +62,7 @@ def say_text(text: str) -> None:
     from ralph.ui.output import Output
     from ralph.ui.terminal import visible
 
-    outlet = Output(sys.stdout)
-    outlet.write(f"{visible(text)}\n")
-    if outlet.fault is not None:
-        raise outlet.fault
+    output = Output(sys.stdout)
+    output.write(f"{visible(text)}\n")
+    if output.fault is not None:
+        raise output.fault

@@ -58,9 +58,9 @@ def add(
     from ralph.dashboard.report import row
     from ralph.queue.goals import State
     from ralph.queue.news import PAUSED
-    from ralph.queue.open import alone, made, whereabouts
+    from ralph.queue.open import alone, made, queue_address
 
-    place = whereabouts(db)
+    place = queue_address(db)
     said = wishes(written, repo, priority, after or (), trust_envrc=trust_envrc)
     goals = with_merge_modes(read(sources, said, place).submissions, place)
     store = made(place)

@@ -39,9 +39,9 @@ def wake(goals: flags.Ids, db: flags.Db = None, as_json: flags.PrintJson = False
     """
     from ralph.core.errors import UsageError
     from ralph.dashboard import report
-    from ralph.queue.open import find, serving, whereabouts
+    from ralph.queue.open import find, queue_address, serving
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, found = find(place, goals)
     if not serving(place.url):
         raise UsageError(
@@ -72,10 +72,10 @@ def comment(
     """
     from ralph.cli.queue_show import known_of
     from ralph.dashboard import report
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
 
     _refuse_words(text, "comment")
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (found,) = find(place, [goal])
     store.comment(found, "user", text.strip())
     if as_json:
@@ -98,10 +98,10 @@ def tell(
     ralph prints when the agent will read it, and saves it as a comment.
     """
     from ralph.dashboard.actions import passed_on
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
 
     _refuse_words(text, "message")
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (found,) = find(place, [goal])
     when = passed_on(found, text, place, store)
     told = {"id": found.label, "name": found.name, "state": found.state, "heard": when}
@@ -135,9 +135,9 @@ def _change_goals(
 ) -> None:
     from ralph.dashboard import report
     from ralph.queue.news import PAUSED
-    from ralph.queue.open import alone, find, serving, whereabouts
+    from ralph.queue.open import alone, find, queue_address, serving
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, goals = find(place, words)
     with alone(place, store) as cut_off:
         act = action(store, cut_off)
@@ -177,9 +177,9 @@ def _set_paused(db: str | None, *, paused: bool, as_json: bool) -> None:
     from ralph.core.errors import UsageError
     from ralph.queue.goals import State
     from ralph.queue.news import PAUSED
-    from ralph.queue.open import existing, missing, serving, whereabouts
+    from ralph.queue.open import existing, missing, queue_address, serving
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store = existing(place)
     if store is None:
         raise UsageError(

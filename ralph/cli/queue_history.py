@@ -33,7 +33,7 @@ def log(
     from ralph.core.errors import UsageError
     from ralph.core.records import to_record
     from ralph.queue.history import past_goal
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
     from ralph.ui import history
 
     if follow and iteration is not None:
@@ -41,7 +41,7 @@ def log(
     if follow:
         logs(goal, follow=True, db=db, as_json=as_json)
         return
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (asked,) = find(place, [goal])
     with past_goal(asked, place, store.queue_id) as found:
         if iteration is not None:
@@ -61,10 +61,10 @@ def diff(goal: flags.Id, iteration: Number = None, db: flags.Db = None, as_json:
     """
     from ralph.git.history import parent_of
     from ralph.queue.history import changed_span, past_goal
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
     from ralph.state.past_runs import require_iteration
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (asked,) = find(place, [goal])
     with past_goal(asked, place, store.queue_id) as found:
         title = f"{asked.label} {asked.name}"
@@ -95,9 +95,9 @@ def undo(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) 
     from ralph.queue.goals import State
     from ralph.queue.merge.pipeline import Red, Refused
     from ralph.queue.merge.undo import UndoConflict, UndoneMerge, undo_goal
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (found,) = find(place, [goal])
     if found.state is State.UNDONE:
         if as_json:

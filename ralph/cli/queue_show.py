@@ -42,10 +42,10 @@ def list_(
     from ralph.dashboard import report
     from ralph.dashboard.report import row
     from ralph.queue.news import PAUSED
-    from ralph.queue.open import existing, is_cut_off, missing, whereabouts
+    from ralph.queue.open import existing, is_cut_off, missing, queue_address
 
     wanted = _state(state)
-    place = whereabouts(db)
+    place = queue_address(db)
     store = existing(place)
     everything = [] if store is None else store.goals()
     goals = [goal for goal in everything if wanted in (None, goal.state)]
@@ -67,9 +67,9 @@ def show(goal: flags.Id, db: flags.Db = None, as_json: flags.PrintJson = False) 
     """Show a goal's state, history and next step."""
     from ralph.dashboard import report
     from ralph.dashboard.report import document
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (found,) = find(place, [goal])
     known = known_of(found, place, store)
     if as_json:
@@ -131,12 +131,12 @@ def logs(
     from ralph.core.errors import RalphError
     from ralph.dashboard.transcript import event_in
     from ralph.queue.goals import State
-    from ralph.queue.open import find, is_cut_off, no_run, whereabouts
+    from ralph.queue.open import find, is_cut_off, no_run, queue_address
     from ralph.queue.paths import queue_paths
     from ralph.ui.console import Console, write_json
     from ralph.ui.output import Output
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, (found,) = find(place, [goal])
     paths = queue_paths(place.ralph_dir, store.queue_id)
     file = paths.run_directory(found) / "events.ndjson"

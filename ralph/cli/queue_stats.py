@@ -68,9 +68,9 @@ def gc(
 def _collect(db: str | None, *, delete: bool, as_json: bool) -> None:
     """Survey all files and, with `--delete`, remove what can go."""
     from ralph.queue.gc import settled, size_of_mirrors, weighed_anew
-    from ralph.queue.open import existing, whereabouts
+    from ralph.queue.open import existing, queue_address
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store = existing(place)
     with _only_one(place, store) if delete and store is not None else contextlib.nullcontext():
         clearing = _clearing(place, store)
@@ -88,9 +88,9 @@ def _force(words: Sequence[str], db: str | None, *, dry_run: bool, as_json: bool
     """Remove the clones of the named goals after showing the user what would be lost."""
     from ralph.core.errors import UsageError
     from ralph.queue.gc import settled, weigh
-    from ralph.queue.open import find, whereabouts
+    from ralph.queue.open import find, queue_address
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store, goals = find(place, words)
     clearing = _clearing(place, store)
     for goal in goals:
@@ -217,10 +217,10 @@ def stats(db: flags.Db = None, as_json: flags.PrintJson = False) -> None:
     from ralph.dashboard.reasons import reason_line
     from ralph.queue.goals import agent_of
     from ralph.queue.news import PAUSED
-    from ralph.queue.open import existing, is_cut_off, missing, whereabouts
+    from ralph.queue.open import existing, is_cut_off, missing, queue_address
     from ralph.queue.stats import tally
 
-    place = whereabouts(db)
+    place = queue_address(db)
     store = existing(place)
     goals = [] if store is None else store.goals()
     comments = [] if store is None else store.comments_after(0)

@@ -86,10 +86,10 @@ def run(
     129/130/143 stopped by a signal. The same command continues.
     """
     from ralph.cli.queue_add import read, refuse_without_goals, wishes, with_merge_modes
-    from ralph.queue.open import EVERY_GOAL, scope_here, scope_of, whereabouts
+    from ralph.queue.open import EVERY_GOAL, queue_address, scope_here, scope_of
 
     for_runs = flags.among(written, "work")
-    place = whereabouts(db, most, for_runs)
+    place = queue_address(db, most, for_runs)
     budget = batch_budget(place, max_cost, max_tokens, max_time)
     said = wishes(flags.among(written, "add"), repo, trust_envrc=trust_envrc)
     if not sources:
@@ -131,9 +131,9 @@ def work(
     6 no queued goal can start (agent, login or check), 129/130/143 stopped by a signal. Running goals continue at the
     next start.
     """
-    from ralph.queue.open import EVERY_GOAL, whereabouts
+    from ralph.queue.open import EVERY_GOAL, queue_address
 
-    place = whereabouts(db, most, written)
+    place = queue_address(db, most, written)
     rules = worker_rules(place, merge_unproven=merge_unproven)
     budget = batch_budget(place, max_cost, max_tokens, max_time)
     given: dict[str, object] = {"max": most, **written, "max_cost": max_cost, "max_tokens": max_tokens}
@@ -300,11 +300,11 @@ def watch(db: flags.Db = None) -> None:
     Keys do what the commands do: pause, cancel, retry, tell. Enter opens a goal's transcript.
     """
     from ralph.core.errors import Interrupted, UsageError
-    from ralph.queue.open import existing, missing, whereabouts
+    from ralph.queue.open import existing, missing, queue_address
     from ralph.system.signals import Signals
     from ralph.ui.terminal import is_attended, terminal
 
-    place = whereabouts(db)
+    place = queue_address(db)
     screen = terminal(sys.stdout, place.env)
     if not screen.lively or not is_attended(sys.stdin):
         raise UsageError(

@@ -76,7 +76,7 @@ class Progress:
         self.asked_to_end: Callable[[], bool] = lambda: False
         """Whether the user has asked to stop: then a reader that no longer reads is not waited for."""
         self._output = Output(sys.stdout, self._in_haste)
-        self._outlet = QueuedOutput(self._output)
+        self._queued = QueuedOutput(self._output)
         self._turn = threading.Lock()
         """A failing view uncovers the lines in its own thread while other threads write."""
         self._json = as_json
@@ -139,7 +139,7 @@ class Progress:
         elif not self._quiet:
             who = "ralph-runs" if news.goal is None else f"{news.goal.label} {news.goal.name}"
             clock = time_of_day(news.at)
-            width = self._outlet.width
+            width = self._queued.width
             room = (
                 _LONGEST if width is None or self.is_covered else width - _NAME - 12
             )  # lines kept for later are kept whole
@@ -199,7 +199,7 @@ class Progress:
         last = [words for words in (over, again) if words]
         if last and not self._json:
             self._write_lines(last)
-        self._outlet.finish()
+        self._queued.finish()
 
     def call_user(self, goals: Sequence[BatchGoal]) -> None:
         """Have the terminal call its user, unless that has happened: the goals that were worked on have ended."""
@@ -212,11 +212,11 @@ class Progress:
         return page.lines(parts, page.paper(sys.stdout))
 
     def _write_json(self, kind: str, fields: Mapping[str, object]) -> None:
-        write_json(self._outlet, ndjson.encode_line({"type": kind, **fields}))
+        write_json(self._queued, ndjson.encode_line({"type": kind, **fields}))
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         self._is_apart = not lines[-1]
-        self._outlet.write("".join(f"{line}\n" for line in lines))
+        self._queued.write("".join(f"{line}\n" for line in lines))
 
 
 def _others(verb: str, labels: Sequence[str]) -> str:

@@ -125,7 +125,7 @@ class Drawing:
                 screen.draw(rows)
             self._call_user(board, screen)
             keys = keyboard.listen(max(_AT_ONCE, began + _FRAME - time.monotonic()))
-            actions = self._heed(keys, board, database)
+            actions = self._press(keys, board, database)
             if Suspend() in actions:
                 return True
             if actions:
@@ -151,7 +151,7 @@ class Drawing:
             self._view = replace(self._view, bottom=None)
         return replace(board, page=pages.page(board, self._view, columns))
 
-    def _heed(self, keys: list[str], board: Board, database: DatabaseThread) -> list[Action]:
+    def _press(self, keys: list[str], board: Board, database: DatabaseThread) -> list[Action]:
         """Start what keys ask for; return the actions."""
         self._view, actions = press_all(self._view, board, keys)
         for action in actions:

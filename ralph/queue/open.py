@@ -124,7 +124,9 @@ class QueueAddress:
         return command_line(words, self.flag)
 
 
-def whereabouts(db: str | None, most: str | None = None, for_runs: Mapping[str, object] | None = None) -> QueueAddress:
+def queue_address(
+    db: str | None, most: str | None = None, for_runs: Mapping[str, object] | None = None
+) -> QueueAddress:
     """Settle which queue is meant; a repository does not decide it. `for_runs`: settings for the runs of all goals."""
     env = environ.without_redirections()
     written = {name: value for name, value in (("db", db), ("max", most)) if value is not None}

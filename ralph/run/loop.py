@@ -99,7 +99,7 @@ def run_goal(run: Run, ws: Workspace) -> RunResult:
     """Run fresh sessions on the goal until one is proven done or a limit is reached."""
     tries = Tries()
     run, result = _judge_open_claim(run, ws)
-    while result is None and (result := _ended_before_session(run := _heed(run, ws), ws)) is None:
+    while result is None and (result := _ended_before_session(run := _listen(run, ws), ws)) is None:
         if (condensed := ws.sessions.condense(run, shrink=tries.shrunk)) is not None:
             run = condensed
             continue  # condensing took time and money: test the limits first
@@ -174,7 +174,7 @@ def _ended_before_session(run: Run, ws: Workspace) -> RunResult | None:
     return None
 
 
-def _heed(run: Run, ws: Workspace) -> Run:
+def _listen(run: Run, ws: Workspace) -> Run:
     """Read the user's requests; while the run is paused, wait."""
     run = _guided(run, ws)
     while ws.steering.paused and _ended_before_session(run, ws) is None:

@@ -76,18 +76,18 @@ def open_run(
     saved: Saved | None,
     journal: Journal,
     host: AgentHost,
-    mail_before: int,
+    inbox_before: int,
     show: Callable[[bytes], None],
     red: CheckRecord | None = None,
     report: Reporter = unreported,
 ) -> OpenRun:
-    """Make the run directory and the tree ready; `mail_before` is the size of the inbox when this start began.
+    """Make the run directory and the tree ready; `inbox_before` is the size of the inbox when this start began.
 
     `show` gets what the check prints; `red` is what it said of a tree in which the goal had been proven before.
     """
     prepared, goal, repo = surrounded.prepared, surrounded.prepared.goal, surrounded.prepared.repo
     cleared = repo.clear_stale_locks(_PATIENCE_WITH_GIT, report)
-    waiting, archived = _archive(prepared, journal, mail_before) if saved is None else ([], [])
+    waiting, archived = _archive(prepared, journal, inbox_before) if saved is None else ([], [])
     run = Run(new_run_id(), goal.name, repo.branch(), repo.head(), check=red)
     taken_up = TakenUp(run, "", []) if saved is None else take_up(saved, prepared, journal)
     run, said = taken_up.run, [*(f"removed git's stale {name}" for name in cleared), *archived, *taken_up.said]
@@ -111,7 +111,7 @@ def open_run(
             said.append("an interrupted session left changes in the tree; ralph keeps them, and the agent will know")
             run = run.noted("An earlier session was interrupted; its changes are still in the tree, uncommitted.")
     ProjectLinks(repo.root).link_run(goal.name, journal.directory)
-    inbox = Inbox(journal.directory, run.heard, stale=0 if saved is None else mail_before)
+    inbox = Inbox(journal.directory, run.heard, stale=0 if saved is None else inbox_before)
     record = RunFiles(prepared, journal, run, taken_up.counted)
     tree = WorkTree(prepared, host, journal, run, snapshot, show)
     record.save(run, durable=True)
@@ -137,7 +137,7 @@ def workspace(prepared: Prepared, opened: OpenRun, host: AgentHost, screen: RunS
     )
 
 
-def _archive(prepared: Prepared, journal: Journal, mail_before: int) -> tuple[list[Instruction], list[str]]:
+def _archive(prepared: Prepared, journal: Journal, inbox_before: int) -> tuple[list[Instruction], list[str]]:
     """Move the last run aside; return messages that no session has seen, and what to report."""
     last = journal.load()
     if (moved := journal.archive()) is None:
@@ -146,7 +146,7 @@ def _archive(prepared: Prepared, journal: Journal, mail_before: int) -> tuple[li
     untold = [item for item in last.run.guidance if item.told == 0] if isinstance(last, Saved) else []
     waiting = [Instruction(item.number, Act.TELL, item.text) for item in untold]
     said = [f"archived the last run: {moved}"] if prepared.flags.fresh else []
-    return [*waiting, *Inbox(moved, heard, stale=mail_before).read()], said
+    return [*waiting, *Inbox(moved, heard, stale=inbox_before).read()], said
 
 
 def _protect(prepared: Prepared, journal: Journal, snapshot: project.Snapshot, saved: Saved | None) -> list[str]:

@@ -59,7 +59,7 @@ def start_run(asked: RunRequest) -> int:
                 lock.probe()
                 _refuse_early(asked, journal)
                 held.enter_context(lock)
-            mail_before = Inbox(journal.directory).size
+            inbox_before = Inbox(journal.directory).size
             clean_up_after_a_kill(root, directory)
             held.enter_context(host.guardian)
             # before the guardian ends, and with it every process that ralph started
@@ -81,7 +81,7 @@ def start_run(asked: RunRequest) -> int:
                 if red is None:
                     return ExitCode.DONE
             with screen.tasks.shown(f"preparing {asked.goal.name}") as report:
-                opened = open_run(surrounded, saved, journal, host, mail_before, screen.print_check, red, report)
+                opened = open_run(surrounded, saved, journal, host, inbox_before, screen.print_check, red, report)
             held.callback(journal.close)
             held.enter_context(screen.live(prepared.settings.limits, opened.run.spend, opened.inbox))
             notices.begin(prepared.settings.notify, asked.env, opened.run.id)

@@ -108,7 +108,7 @@ class Batch:
         """Every goal of the queue, by its title, which is its name."""
         with self._store() as store:
             goals = [] if store is None else store.goals()
-        cut_off = is_cut_off(self._whereabouts, goals)
+        cut_off = is_cut_off(self._address, goals)
         return {goal.title: report.row(goal, cut_off=cut_off) for goal in goals}
 
     def states(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ class Batch:
         """All that is known of one goal."""
         with self._store() as store:
             assert store is not None
-            return report.document(known_of(store.find(name), self._whereabouts, store))
+            return report.document(known_of(store.find(name), self._address, store))
 
     def bulletin(self) -> Bulletin | None:
         """What its worker has said last."""
@@ -141,7 +141,7 @@ class Batch:
                 store.close()
 
     @property
-    def _whereabouts(self) -> QueueAddress:
+    def _address(self) -> QueueAddress:
         return QueueAddress(default_url(self.ralph_dir), self.ralph_dir, self.runs.env, most=1, agent="claude")
 
     @property
