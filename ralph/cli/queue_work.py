@@ -257,6 +257,7 @@ def _preflight(order: _Order, store: "Store", tell: "Callable[[News], None]") ->
             ralph_dir=place.ralph_dir,
             tell=tell,
             asks_repositories=order.until_drained,
+            quiet=order.quiet,
         )
     except BlockedError as error:
         goes_on = f"continue with: ralph-runs {order.command}{place.flag}"

@@ -25,6 +25,7 @@ from ralph.run.check import find_check, find_setup
 from ralph.system import environ
 from ralph.ui import page
 from ralph.ui.page import Part
+from ralph.ui.progress import ProgressScreen
 from ralph.ui.theme import Look
 
 _PYTHON, _GIT, _GIT_FOR_QUEUES = (3, 11), (2, 36), (2, 38)
@@ -58,7 +59,9 @@ class Finding:
 
 def diagnose(*, as_json: bool) -> int:
     """Look at everything, print it, and return the exit code."""
-    findings = list(_findings(environ.without_redirections()))
+    tasks = ProgressScreen(sys.stderr, environ.inherited(), quiet=as_json)
+    with tasks.shown("asking programs for their versions and logins"):
+        findings = list(_findings(environ.without_redirections()))
     if as_json:
         page.show_json([asdict(finding) for finding in findings])
     else:

@@ -4,6 +4,7 @@ Each agent must be installed and logged in, each check must be startable, and at
 Nothing is spent, and nothing is written.
 """
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from ralph.config import settings
 from ralph.config.keys import KEYS
 from ralph.core.errors import BlockedError, RalphError, RepoError, UsageError
 from ralph.core.reason import Reason
+from ralph.core.secrets import without_login
 from ralph.core.text import few
 from ralph.git.address import require_source
 from ralph.queue.goals import BatchGoal, State, front_matter_of
@@ -23,7 +25,9 @@ from ralph.queue.repos.remote import Bare
 from ralph.queue.store import Store
 from ralph.run.agent import require_ready
 from ralph.run.check import find_check
+from ralph.system import environ
 from ralph.system.notify import Occasion
+from ralph.ui.progress import ProgressScreen
 
 _LOOKED_AT = (".envrc", ".claude/settings.json", ".claude/settings.local.json", ".ralph/check", ".ralph/config.toml")
 """The files of a repository that decide its agent, the agent's login, and its check."""
@@ -46,6 +50,7 @@ def preflight(
     ralph_dir: Path,
     tell: Callable[[News], None],
     asks_repositories: bool,
+    quiet: bool = False,
 ) -> None:
     """Refuse to start if none of these goals can; those that cannot while others can are stuck, without an attempt.
 
@@ -55,8 +60,11 @@ def preflight(
     found = look.blockers(goals)
     ready = dict.fromkeys(goal.repo for goal in goals if goal.id not in found)
     away: dict[str, Blocker] = {}
+    tasks = ProgressScreen(sys.stderr, environ.inherited(), quiet=quiet)
     for repo in ready if asks_repositories else ():
-        if (blocker := look.unreachable(repo)) is None:
+        with tasks.shown(f"waiting for {without_login(repo)}"):
+            blocker = look.unreachable(repo)
+        if blocker is None:
             break  # goals of another one that does not answer are stuck later
         away[repo] = blocker
     if goals and len(away) == len(ready) and (asks_repositories or not ready):

@@ -197,6 +197,19 @@ def test_the_row_of_a_goal_whose_repository_is_fetched_says_how_far_that_is(batc
         assert running.screen.is_as_a_shell_expects
 
 
+def test_a_batch_says_for_whom_it_waits_before_it_starts(batch: Batch, silent: Brake) -> None:
+    batch.goal("one", wrote("one"))
+    args = ["run", str(batch.root / "goals"), "--repo", silent.url("big.git"), "--merge", "none"]
+    with RalphInTerminal(args, batch.root, {**batch.runs.env, "CI": ""}, 120, 30, "ralph.cli.runs") as running:
+        running.shows(f"waiting for {silent.url('big.git')}")
+        running.press("\x03")
+        assert running.wait() == 130
+        assert f"waiting for {silent.url('big.git')}" not in running.text
+        assert running.screen.is_as_a_shell_expects
+    assert batch.states() == {"one": "queued"}
+    assert batch.clones() == []
+
+
 def test_a_batch_in_a_pipe_says_that_it_fetches_and_that_it_has(batch: Batch, slow: Brake) -> None:
     batch.goal("one", wrote("one"))
     url = slow.url("big.git")
