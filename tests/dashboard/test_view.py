@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.dashboard.board import Board, lineup
+from ralph.dashboard.board import Board, PageKind, lineup
 from ralph.dashboard.view import (
     Action,
     Asks,
@@ -233,6 +233,37 @@ def test_f_goes_through_the_states_that_there_are() -> None:
         view, _ = press(view, board, "f")
         states.append(view.state)
     assert states == [State.RUNNING, State.STUCK, State.QUEUED, State.DONE, None]
+
+
+def test_o_goes_through_the_orders_and_the_cursor_stays_with_its_goal() -> None:
+    board, view = boards.busy(), View(cursor=3, moved=True)
+    expected = {
+        "need": "g7 g8 g4 g3 g5 g6 g9 g10 g11 g12 g2 g1",
+        "id": "g1 g2 g3 g4 g5 g6 g7 g8 g9 g10 g11 g12",
+        "latest news": "g2 g5 g7 g3 g4 g6 g9 g8 g10 g11 g12 g1",
+        "cost": "g7 g4 g1 g5 g2 g3 g6 g9 g8 g10 g11 g12",
+        "state": "g3 g4 g5 g6 g7 g9 g8 g10 g11 g12 g2 g1",
+    }
+    for name, labels in expected.items():
+        view, actions = pressed(board, "o", view=view)
+        assert [goal.label for goal in shown(board, view)] == labels.split(), name
+        assert (at(board, view), actions) == ("g3", [])
+        assert bottom(board, view) == f"sorted by {name}"
+        drawn = "\n".join(map(boards.shown, frame(board, view, 120, 24)[1]))
+        assert (f" 12 goals · by {name} ─" in drawn) is (name != "state")
+
+
+@pytest.mark.parametrize(("key", "other", "kind"), [("v", "l", PageKind.DIFF), ("l", "v", PageKind.LOG)])
+def test_diff_and_log_of_the_selected_goal_are_opened_changed_and_left(key: str, other: str, kind: PageKind) -> None:
+    board = boards.busy()
+    view, _ = pressed(board, "down", key)
+    assert (view.open, view.kind) == (4, kind)
+    assert pressed(board, other, view=view)[0].kind not in (kind, PageKind.TRANSCRIPT)
+    assert pressed(board, key, view=view)[0].kind is PageKind.TRANSCRIPT
+    left, actions = pressed(board, "esc", view=view)
+    assert (left.open, at(board, left), actions) == (None, "g4", [])
+    nothing, actions = pressed(boards.empty(), key)
+    assert (nothing.open, actions) == (None, [])
 
 
 def test_a_goal_is_cancelled_when_that_was_asked_once() -> None:
