@@ -63,7 +63,7 @@ ORDER: dict[str, str] = {
         "reasons < board report rows < dry_run gc_report history lines source < needs table transcript view < "
         "actions margins pages preview < frame < screen"
     ),
-    "git": "command < address history < repo",
+    "git": "configuration < command < address history < repo < clone index_flags",
     "queue": (
         "database goals repos/remote < engine glance manifest merge/vet news paths repos/mirror rows < budget clone "
         "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline merge_choice "
@@ -72,11 +72,11 @@ ORDER: dict[str, str] = {
     ),
     "run": (
         "check observers place prompts replay session throwaway < agent loop scout summarizer < ask check_command "
-        "prepare screen < report resume turn workspace < open pipe planner understand < plan start"
+        "prepare screen < cut report resume turn workspace < open pipe planner understand < plan start"
     ),
     "sandbox": "policy variables < bubblewrap places < sandbox",
     "setup": "doctor preflight toolchains trial < init",
-    "state": "inbox journal lock project < known_runs < past_runs",
+    "state": "inbox journal lock project < git_settings known_runs < past_runs",
     "system": "clock environ files guardian instruction_files programs signals < child leash notify",
     "ui": (
         "keys output < terminal < render theme < "

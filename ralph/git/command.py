@@ -19,13 +19,15 @@ from pathlib import Path
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.progress import Reporter, TaskProgress
 from ralph.core.text import exit_words
+from ralph.git.configuration import UsersSettings
 from ralph.system import environ
-from ralph.system.programs import OutOfTime, loading_outside, outside, run_to_end
+from ralph.system.programs import OutOfTime, held_in_memory, loading_outside, outside, run_to_end
 
 _GUARDS = (
     "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false",
     "-c", "core.fsync=all", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "advice.detachedHead=false",
-    "-c", "core.quotePath=false",
+    "-c", "core.quotePath=false", "-c", "diff.ignoreSubmodules=dirty", "-c", "submodule.recurse=false",
+    "-c", "log.showSignature=false",
 )  # fmt: skip
 # core.fsync (git 2.36): git 2.39 commits without a single fsync otherwise, and a finished iteration is its commit.
 
@@ -33,6 +35,8 @@ _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",  # not ext::, which runs a command
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",  # refs that show another commit in place of one
+    "GIT_GRAFT_FILE": os.devnull,
     "GIT_EDITOR": "true",
     "GIT_PROGRESS_DELAY": "0",  # else it is 2 s before a checkout says anything
     "LC_ALL": "C",
@@ -131,10 +135,10 @@ def _run_once(
     report: Reporter | None,
 ) -> tuple[int, str, str]:
     argv = _guarded(root, args)
-    environment = {**environ.inherited(), **_settled(root), **(pinned or {})}  # git is looked for on this PATH, too
     argv[0] = _program(root)
-    hear = None if report is None else _ProgressOfGit(report, environment["PATH"]).hear
     try:
+        environment = {**environ.inherited(), **_settled(root), **(pinned or {})}
+        hear = None if report is None else _ProgressOfGit(report, environment["PATH"]).hear
         status, output, complaints = run_to_end(argv, environment=environment, said=said, limit=limit, hear=hear)
     except OutOfTime:
         return _GAVE_UP, "", f"git did not answer within {limit:g} s"
@@ -151,7 +155,7 @@ def _guarded(root: Path, args: Sequence[str]) -> list[str]:
 
 
 def _settled(root: Path) -> Mapping[str, str]:
-    return {**_ENVIRONMENT, **_found(root)}
+    return {**_ENVIRONMENT, **_found(root), **_configured(root)}
 
 
 @functools.cache
@@ -247,6 +251,39 @@ def _found(root: Path) -> Mapping[str, str]:
     env = environ.inherited()
     path = outside(env.get("PATH", os.defpath), root) or os.defpath  # an empty one means the current directory
     return {"PATH": path, **loading_outside(env, root)}
+
+
+_PLACES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""The variables that say where the user's settings are; they do not change while ralph runs."""
+_first_read: dict[tuple[str, ...], tuple[UsersSettings, str, str]] = {}
+"""The user's settings, ignored files and attributes, as they were when ralph's first git ran: before any agent."""
+
+
+@functools.cache
+def _configured(root: Path) -> Mapping[str, str]:
+    """Return what has git read the user's settings as they were when ralph started, and no other file of his."""
+    env = {**environ.inherited(), **_found(root), "LC_ALL": "C"}
+    place = tuple(env.get(name, "") for name in _PLACES)
+    if place not in _first_read:
+        here = _users_settings(root, env)
+        ignored, attributes = here.files(env)
+        _first_read.setdefault(place, (here, held_in_memory(ignored), held_in_memory(attributes)))
+    first, ignored, attributes = _first_read[place]
+    here = _users_settings(root, env) if first.depend_on_place else first
+    held = held_in_memory(first.for_git(here, ignored=ignored, attributes=attributes))
+    return {"GIT_CONFIG_GLOBAL": held, "GIT_CONFIG_SYSTEM": os.devnull}
+
+
+def _users_settings(root: Path, env: Mapping[str, str]) -> UsersSettings:
+    said = b""
+    for place in (root, Path(os.sep)):  # the repository's own settings may be broken, or there is none
+        argv = [_program(root), "-C", str(place), "config", "--list", "--show-scope", "-z"]
+        status, output, complaints = run_to_end(argv, environment=env, said=None)
+        if status == 0:
+            return UsersSettings.listed(output)
+        said = complaints
+    hint = "find the file with: git config --list --show-origin"
+    raise UsageError(f"cannot read git's settings: {last_line(_decoded(said))}", hint)
 
 
 def last_line(text: str) -> str:

@@ -1,24 +1,20 @@
-"""A working tree and its branch: uncommitted changes, commits, undoing forbidden changes; and clones."""
+"""A working tree and its branch: uncommitted changes, commits, undoing forbidden changes."""
 
 import contextlib
 import hashlib
 import os
 import re
-import shutil
-import tempfile
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.progress import Reporter, TaskProgress, unreported
 from ralph.core.run import Committed, Held, Trespass, Undone
-from ralph.core.secrets import looks_secret, without_login
+from ralph.core.secrets import looks_secret
 from ralph.core.text import both_ends, plural
-from ralph.git.address import require_source
-from ralph.git.command import PATIENT_HTTP, git_output, heard_by, last_line, run_git, succeeded
-from ralph.system.files import make_private_directory
+from ralph.git.command import git_output, last_line, run_git, succeeded
 from ralph.system.programs import running_in
 
 _FAR_ENOUGH = 20_000
@@ -29,8 +25,6 @@ _LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
 
 _FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
 _LONGEST_LOOK = 20.0
-_LONGEST_SILENCE = 600.0
-"""Seconds after which ralph gives up on a silent remote."""
 _LOOK = 0.1
 """Seconds between two checks for another git in this tree."""
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -59,7 +53,14 @@ class Repo:
 
     root: Path
     git_dir: Path
+    common_dir: Path
+    """Where the repository's settings, refs and objects are: of a linked working tree, the main one's."""
     has_identity: bool
+
+    @property
+    def pinned(self) -> Mapping[str, str]:
+        """The variables by which git works on this repository, whatever the files in its place say."""
+        return {"GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
 
     def head(self) -> str | None:
         """The commit that HEAD is at; None in a repository without any."""
@@ -180,9 +181,9 @@ class Repo:
         ours = [path for path in untracked if self._is_ours(path, goal) and path not in owned]
         secrets = [path for path in untracked if looks_secret(path) and path not in ours]
         nested = [path for path in untracked if path.endswith("/") and path not in ours]  # a repository of its own
-        left_out = [*ours, *secrets, *nested]
-        if len(untracked) > len(set(left_out)):
-            self._add_all_but(left_out)
+        left_out = {*ours, *secrets, *nested}
+        if new := [path for path in untracked if path not in left_out]:
+            self._add(new)
         # Where nothing is new, git stages by itself as it commits: a command less, every time.
         options = ("--all", "--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
         lent = () if self.has_identity else _LENT_IDENTITY
@@ -197,10 +198,10 @@ class Repo:
         nested += [path for path in ignored if (self.root / path / ".git").exists()]
         return Committed(head, tuple(secrets), tuple(nested))
 
-    def _add_all_but(self, left_out: Sequence[str]) -> None:
-        wanted = [":(top)", *(f":(top,exclude,literal){path.rstrip('/')}" for path in left_out)]
-        paths = "\0".join(wanted).encode("utf-8", "surrogateescape")
-        self._git("add", "--all", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul", said=paths)
+    def _add(self, paths: Collection[str]) -> None:
+        """Stage new files; `git add --all` would run `git status` in submodules, with their own settings."""
+        said = "\0".join(paths).encode("utf-8", "surrogateescape")
+        self._git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", said=said)
 
     def _reclaim(self, owned: Collection[str]) -> None:
         """Track the user's committed files again, even if a rule ignores them."""
@@ -232,7 +233,15 @@ class Repo:
             return []
         entries = self._git("ls-files", "--stage", "-z").split("\0")
         links = {entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")}
-        known = ("config", "--file", str(self.root / ".gitmodules"), "-z", "--get-regexp", r"^submodule\..*\.path$")
+        known = (
+            "config",
+            "--no-includes",
+            "--file",
+            str(self.root / ".gitmodules"),
+            "-z",
+            "--get-regexp",
+            r"^submodule\..*\.path$",
+        )
         declared = {entry.partition("\n")[2] for entry in self._run(*known)[1].split("\0")}
         return [path for path in folders if path in links and path not in declared]
 
@@ -286,6 +295,26 @@ class Repo:
         """The files in which two commits differ; None if one of them is gone."""
         status, out, _ = self._run("diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", one, other, "--")
         return set(out.split("\0")) - {""} if status == 0 else None
+
+    def same_tree(self, commits: Sequence[str], other: str) -> bool:
+        """Tell whether one of `commits` holds the same files as `other`; a commit that is gone holds none."""
+        asked = "".join(f"{commit}^{{tree}}\n" for commit in (other, *commits)).encode("utf-8", "replace")
+        status, out, _ = self._run("cat-file", "--batch-check=%(objectname)", said=asked)
+        tree, *earlier = out.splitlines() or [""]
+        return status == 0 and " " not in tree and tree in earlier
+
+    def elsewhere(self, branch: str, nested: Sequence[str]) -> str:
+        """A digest of all refs but `branch`, and of where the repositories within this one are."""
+        _, refs, _ = self._run("for-each-ref", "--format=%(refname) %(objectname)")
+        seen = [line for line in refs.splitlines() if not line.startswith(f"refs/heads/{branch} ")]
+        for path in nested:
+            lazy = {
+                "GIT_NO_LAZY_FETCH": "1"
+            }  # its settings, which an agent can write, may name the program that fetches
+            _, inner, _ = run_git(self.root / path, "for-each-ref", "--format=%(objectname)", pinned=lazy)
+            _, head, _ = run_git(self.root / path, "rev-parse", "--verify", "--quiet", "HEAD", pinned=lazy)
+            seen.append(f"{path} {head}{inner}")
+        return hashlib.sha256("\n".join(seen).encode("utf-8", "replace")).hexdigest()[:32]
 
     def last_changed_by_ralph(self, paths: Iterable[str]) -> bool:
         """Tell whether the last commit that changed one of these files is an iteration's, or was made of some.
@@ -342,13 +371,14 @@ class Repo:
 
     def _status(self) -> list[str]:
         """One entry a path that is changed or untracked: two letters, a space, the path."""
-        out = self._git("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+        # Dirty: to look for changes inside a submodule, git would run there, with settings that an agent can write.
+        how = ("--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
+        out = self._git("status", "--porcelain=v1", "-z", *how)
         return [entry for entry in out.split("\0") if entry]
 
     def _run(self, *args: str, said: bytes | None = None) -> tuple[int, str, str]:
         """Run git on this repository only: if its `.git` breaks, git must not find an outer repository."""
-        pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
-        return run_git(self.root, *args, said=said, pinned=pinned)
+        return run_git(self.root, *args, said=said, pinned=self.pinned)
 
     def _git(self, *args: str, said: bytes | None = None) -> str:
         return succeeded(self.root, args, self._run(*args, said=said))
@@ -380,56 +410,21 @@ def open_repo(path: Path) -> Repo:
     git_dir = Path(git_output(root, "rev-parse", "--absolute-git-dir").removesuffix("\n"))
     # useConfigOnly: without it git invents an identity from the host's name
     has_identity = run_git(root, "-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")[0] == 0
-    return Repo(root, git_dir, has_identity)
+    return Repo(root, git_dir, _common_dir(git_dir), has_identity)
 
 
-def clone(url: str, destination: Path, report: Reporter | None = None) -> Repo:
-    """Clone `url`, or use the existing clone as it is. `report` may raise: then nothing is left behind."""
-    if not destination.exists():
-        source = require_source(url)
-        make_private_directory(destination.parent)
-        staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
-        try:
-            new = str(staging / "clone")
-            cloning = (*PATIENT_HTTP, "clone", "--quiet", *heard_by(report), "--", source, new)
-            status, _, err = run_git(destination.parent, *cloning, limit=_LONGEST_SILENCE, report=report)
-            if status != 0:
-                said, address = without_login(last_line(err)), without_login(url)
-                raise RepoError(f"cannot clone {address}: {said}", f"check access: git ls-remote {address}")
-            (staging / "clone").rename(destination)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    repo = open_repo(destination)
-    if repo.root != destination.resolve():
-        raise RepoError(
-            f"cannot clone to {destination}: it exists, but is not a clone", "move it away, then run this again"
-        )
-    return repo
-
-
-def same_tree(root: Path, commits: Sequence[str], other: str) -> bool:
-    """Tell whether one of `commits` holds the same files as `other`; a commit that is gone holds none."""
-    asked = "".join(f"{commit}^{{tree}}\n" for commit in (other, *commits)).encode("utf-8", "replace")
-    status, out, _ = run_git(root, "cat-file", "--batch-check=%(objectname)", said=asked)
-    tree, *earlier = out.splitlines() or [""]
-    return status == 0 and " " not in tree and tree in earlier
+def _common_dir(git_dir: Path) -> Path:
+    """Follow the file by which a linked working tree names its main one's repository."""
+    try:
+        return (git_dir / (git_dir / "commondir").read_text("utf-8", "surrogateescape").rstrip("\n")).resolve()
+    except OSError:
+        return git_dir
 
 
 def committed_text(root: Path, commit: str, path: str) -> str:
     """Return a file as it is in a commit; empty if it is not there."""
     status, out, _ = run_git(root, "cat-file", "blob", f"{commit}:{path}")
     return out if status == 0 else ""
-
-
-def elsewhere(root: Path, branch: str, nested: Sequence[str]) -> str:
-    """A digest of all refs but `branch`, and of where the repositories within this one are."""
-    _, refs, _ = run_git(root, "for-each-ref", "--format=%(refname) %(objectname)")
-    seen = [line for line in refs.splitlines() if not line.startswith(f"refs/heads/{branch} ")]
-    for path in nested:
-        _, inner, _ = run_git(root / path, "for-each-ref", "--format=%(objectname)")
-        _, head, _ = run_git(root / path, "rev-parse", "--verify", "--quiet", "HEAD")
-        seen.append(f"{path} {head}{inner}")
-    return hashlib.sha256("\n".join(seen).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def changes(root: Path, base: str | None, most: int) -> str:

@@ -23,7 +23,7 @@ from ralph.run.prompts import AgentsMd, Prompts, said_of, standing_agents_md
 from ralph.run.report import Lines, headline, signal_name, spent, survey_started
 from ralph.run.screen import RunScreen
 from ralph.run.turn import Talk, Turns
-from ralph.state import project
+from ralph.state.git_settings import Protected, cut_in, restore_after_a_cut
 from ralph.state.journal import Journal
 from ralph.state.lock import RepoLock
 
@@ -88,7 +88,8 @@ def run_pipe(flags: PipeFlags, written: Mapping[str, object]) -> int:
     first = stages[0]
     asked = look_around(written, "go to the repository that the stages are for", first.settings, first.path)
     steps = _steps(stages, asked, written)
-    _refuse_tree(asked, flags)
+    if not cut_in(asked.directory):  # else they are put back first, under the lock
+        _refuse_tree(asked, flags)
     journal, host = Journal(asked.directory / _FOLDER), AgentHost(asked.repo.root)
     screen = RunScreen(host, as_json=flags.json, quiet=flags.quiet, verbose=flags.verbose)
     with contextlib.ExitStack() as held:
@@ -99,11 +100,17 @@ def run_pipe(flags: PipeFlags, written: Mapping[str, object]) -> int:
             held.callback(screen.finish_lines)
             journal.open()
             held.callback(journal.close)
+            restored = restore_after_a_cut(asked.repo.root, asked.directory, journal.undone)
+            if restored:
+                _refuse_tree(asked, flags)
             asked = replace(asked, around=surround(asked, host))
         screen.say(_greeting(asked, steps), first=True)
         recorder = screen.recorder(journal)
         recorder(survey_started(asked))
+        for note in restored:
+            recorder(Text(Tag.SYS, note))
         pipeline = _Pipeline(asked, steps, host, journal, screen)
+        held.callback(pipeline.leave)
         code, reason, hint = ExitCode.DONE, "done", ""
         try:
             for step in steps:
@@ -173,7 +180,7 @@ class _Pipeline:
         self._name = uuid.uuid4().hex[:12]
         self._files = tuple(step.stage.path for step in steps)
         self._owned = asked.repo.owned(asked.repo.head(), self._files)
-        self._snapshot, self._branch = project.take(asked.repo.root), asked.repo.branch()
+        self._protected, self._branch = Protected(asked.repo, journal), asked.repo.branch()
         self._agents_md = standing_agents_md(asked.repo.root)
         self._heard: list[_Heard] = []
         self.talk = Talk()
@@ -186,6 +193,10 @@ class _Pipeline:
         left = self._steps[len(self.commits) :]
         command = shlex.join(["ralph", "pipe", *(str(step.stage.path) for step in left), "--allow-dirty"])
         return f"fix it, then run the remaining stages: {command}"
+
+    def leave(self) -> None:
+        """Put git's settings back for the last time."""
+        self._protected.leave()
 
     def do(self, step: _Step) -> None:
         """Do one stage, and commit what it leaves."""
@@ -206,9 +217,9 @@ class _Pipeline:
 
         self.talk, report = turns.hold(step.agent, self.talk, make, self._keep, step.number)
         recorder = self._screen.recorder(self._journal, spent=self.talk.spend)
-        changed = self._snapshot.restore(self._asked.repo.root, self._journal.undone)
+        changed = self._protected.undo()
         held = self._asked.repo.hold(self._branch, tip)
-        undone = [f"changed {few([f'.ralph/{name}' for name in changed], 5)}"] if changed else []
+        undone = [f"changed {few(changed, 5)}"] if changed else []
         for words in [*undone, *map(said_of, held.undone)]:
             recorder(Text(Tag.SYS, f"the stage {words}; ralph undid that"))
         answer = report.ending.answer

@@ -7,7 +7,8 @@ from ralph.core.errors import RepoError, UsageError
 from ralph.core.goal import Goal
 from ralph.core.secrets import without_login
 from ralph.git.address import clone_path, require_source
-from ralph.git.repo import Repo, clone, open_repo
+from ralph.git.clone import clone
+from ralph.git.repo import Repo, open_repo
 from ralph.ui.progress import ProgressScreen
 
 

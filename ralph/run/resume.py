@@ -17,15 +17,13 @@ from ralph.core.status import StatusFold
 from ralph.core.summary import Rhythm, Summary
 from ralph.core.text import few, format_money, timestamp
 from ralph.core.usage import Spend
-from ralph.git.repo import Repo, open_repo
 from ralph.run import summarizer
 from ralph.run.agent import estimate, own_log_of
-from ralph.run.prepare import Prepared, RunRequest
+from ralph.run.prepare import Prepared
 from ralph.run.summarizer import SUMMARIZER, Unusable
 from ralph.state import project
 from ralph.state.inbox import Inbox
-from ralph.state.journal import Damaged, Journal, ResultRecord, Saved, mode_of, read_result
-from ralph.state.project import listed
+from ralph.state.journal import Journal, ResultRecord, Saved, mode_of, read_result
 
 _CHUNK = 1 << 20
 
@@ -280,36 +278,6 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
         estimate(prepared.agent.prices, model, name),
         lambda session_id: own_log_of(account, session_id, log),
     )
-
-
-def was_cut(asked: RunRequest, journal: Journal) -> bool:
-    """Tell whether the last start of the run to continue was interrupted."""
-    saved = None if asked.flags.fresh else journal.load()
-    return isinstance(saved, Damaged) or (isinstance(saved, Saved) and saved.exit_code is None)
-
-
-def clean_up_after_a_cut(asked: RunRequest, journal: Journal) -> tuple[Repo, list[str]]:
-    """Open the repository, and undo what a session did while ralph was killed; return what was undone."""
-    cut = was_cut(asked, journal)
-    saved = journal.load() if cut else None
-    said = _end_operation(asked.place.root, saved) if isinstance(saved, Saved) else []
-    repo = asked.place.open(asked.goal.path)
-    snapshot = project.stored(journal.snapshot)
-    if snapshot is not None and cut and (undone := listed(snapshot.restore(repo.root, journal.undone))):
-        kept = journal.undone
-        said.append(f"{undone} changed while the run was interrupted: restored; the changed version is in {kept}")
-    return repo, said
-
-
-def _end_operation(root: Path, saved: Saved) -> list[str]:
-    """End a rebase or similar on the run's branch that an interrupted session left unfinished."""
-    if not root.is_dir():
-        return []
-    repo = open_repo(root)
-    if not (operation := repo.operation_in_progress()) or repo.operation_branch() != saved.run.branch:
-        return []
-    repo.hold(saved.run.branch, saved.run.tip)
-    return [f"ended a `git {operation}` that an interrupted session left unfinished; the files stay as they are"]
 
 
 @dataclass(frozen=True, slots=True)

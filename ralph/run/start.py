@@ -8,6 +8,7 @@ from ralph.core.events import CheckEnded, CheckStarted, Guided, RunEnded, Tag, T
 from ralph.core.guidance import Receipt
 from ralph.core.run import CheckRecord, Ending, RunResult
 from ralph.run.agent import AgentHost, refusing_a_bad_disk, version_of
+from ralph.run.cut import clean_up_after_a_cut, was_cut
 from ralph.run.loop import run_goal
 from ralph.run.observers import Recorder, RunNotices, note_on_stderr
 from ralph.run.open import OpenRun, open_run, surround, workspace
@@ -24,9 +25,8 @@ from ralph.run.report import (
     still_proven_reason,
     write_dossier,
 )
-from ralph.run.resume import Proven, clean_up_after_a_cut, find_run, was_cut
+from ralph.run.resume import Proven, find_run
 from ralph.run.screen import RunScreen
-from ralph.run.throwaway import clean_up_after_a_kill
 from ralph.run.workspace import WorkTree
 from ralph.state import project
 from ralph.state.inbox import Inbox
@@ -60,7 +60,6 @@ def start_run(asked: RunRequest) -> int:
                 _refuse_early(asked, journal)
                 held.enter_context(lock)
             inbox_before = Inbox(journal.directory).size
-            clean_up_after_a_kill(root, directory)
             held.enter_context(host.guardian)
             # before the guardian ends, and with it every process that ralph started
             held.callback(_end_notices, notices, screen, as_json=flags.json)
@@ -83,6 +82,7 @@ def start_run(asked: RunRequest) -> int:
             with screen.tasks.shown(f"preparing {asked.goal.name}") as report:
                 opened = open_run(surrounded, saved, journal, host, inbox_before, screen.print_check, red, report)
             held.callback(journal.close)
+            held.callback(opened.tree.leave)
             held.enter_context(screen.live(prepared.settings.limits, opened.run.spend, opened.inbox))
             notices.begin(prepared.settings.notify, asked.env, opened.run.id)
             screens = [opened.record.show_session, notices.screen]
@@ -124,7 +124,9 @@ def _prove_again(
     screen.say(greeting(prepared, run, journal.directory), first=True)
     recorder(run_started(prepared, run), Text(Tag.SYS, f"proven at commit {proven.commit[:10]}; checking it again"))
     recorder(CheckStarted(run.finished))
-    report = WorkTree(prepared, host, journal, run, snapshot, screen.print_check).prove(run.finished)
+    tree = WorkTree(prepared, host, journal, run, snapshot, screen.print_check)
+    report = tree.prove(run.finished)
+    tree.leave()
     host.leave_if_interrupted()
     recorder(CheckEnded(report.exit_code, round(report.seconds, 3), report.output))
     if report.exit_code != 0:

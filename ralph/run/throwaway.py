@@ -64,6 +64,10 @@ _CARRIED = (
 """Settings for reading the files. Remotes only if missing objects are fetched from them."""
 
 
+_NOTHING_OF_THE_USERS = {"GIT_CONFIG_GLOBAL": os.devnull}
+"""The agent's git reads the user's settings itself."""
+
+
 class LeftOut(StrEnum):
     """Why a file is not in the clone."""
 
@@ -136,9 +140,9 @@ class _Source:
         tree, _, git_dir = out.removesuffix("\n").partition("\n")
         return cls(top, place, Path(git_dir)) if status == 0 and tree == str(place) else None
 
-    def git(self, *args: str, fine: int = 0) -> str:
+    def git(self, *args: str, fine: int = 0, lent: Mapping[str, str] | None = None) -> str:
         """Run git here; exit status `fine` counts as success. Only folders outside `top` are searched for git."""
-        pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root)}
+        pinned = {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.root), **(lent or {})}
         if self.root != self.top:
             pinned["GIT_NO_LAZY_FETCH"] = "1"  # an agent may have made it and set the program that fetches
         status, out, err = run_git(self.top, "-C", str(self.root), *args, pinned=pinned)
@@ -160,9 +164,8 @@ class _Source:
 
     def settings(self) -> dict[str, str]:
         """Return the settings of the clone."""
-        entries = (
-            entry.partition("\n") for entry in self.git("config", "-z", "--get-regexp", _CARRIED, fine=1).split("\0")
-        )
+        own = ("config", "--no-includes", "-z", "--get-regexp", _CARRIED)
+        entries = (entry.partition("\n") for entry in self.git(*own, fine=1, lent=_NOTHING_OF_THE_USERS).split("\0"))
         found = {key: value if given else "true" for key, given, value in entries if key}
         promisors = tuple(key.removesuffix("promisor") for key in found if key.endswith(".promisor"))
         carried = {key: found[key] for key in found if not key.startswith("remote.") or key.startswith(promisors)}

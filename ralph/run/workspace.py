@@ -12,7 +12,6 @@ from ralph.core.run import Committed, Held, Iteration, Run, Trespass, Undone
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.core.verdict import Reply
-from ralph.git import repo
 from ralph.run import summarizer
 from ralph.run.agent import AgentHost, ChosenAgent, version_of
 from ralph.run.check import CheckReport, run_check
@@ -21,6 +20,7 @@ from ralph.run.prepare import Prepared
 from ralph.run.prompts import AgentsMd, Prompts, kept_agents_md
 from ralph.run.session import SessionReport, Sessions, run_session
 from ralph.run.summarizer import SUMMARIZER, SummaryWorkspace
+from ralph.state.git_settings import Protected
 from ralph.state.journal import Journal, LogFiles, Saved, mode_of
 from ralph.state.project import ProjectLinks, Snapshot
 from ralph.system.clock import VisibleWait
@@ -93,7 +93,7 @@ class WorkTree:
         self._prepared, self._host, self._journal, self._run = prepared, host, journal, run
         self._show = show
         self._repo, self._goal_path = prepared.repo, prepared.goal.path
-        self._snapshot = snapshot
+        self._protected = Protected(prepared.repo, journal, snapshot)
         self._tip = self._repo.head()
         self._owned = self._repo.owned(run.base, self._goal_path)
         self._told_left_out: set[str] = set()
@@ -104,17 +104,17 @@ class WorkTree:
         return self._prepared.check is not None
 
     def undo(self) -> Held:
-        changed = self._snapshot.restore(self._repo.root, self._journal.undone)
+        files = self._protected.undo()
         held = self._repo.hold(self._run.branch, self._tip)
-        if not changed:
+        if not files:
             return held
-        files = tuple(f".ralph/{name}" for name in changed)
-        return replace(held, undone=(Undone(Trespass.CHANGED_FILES, files), *held.undone))
+        return replace(held, undone=(Undone(Trespass.CHANGED_FILES, tuple(files)), *held.undone))
 
     def commit(self, message: str) -> Committed:
         """Commit; report files that are left out once, not with every iteration."""
         disturbed = self._repo.head() != self._tip
         committed = self._repo.commit_all(message, self._goal_path, self._owned, disturbed=disturbed)
+        self._protected.committed()
         self._tip = committed.sha
         news = [path for path in committed.left_out if path not in self._told_left_out]
         nested = [path for path in committed.nested if path not in self._told_left_out]
@@ -125,11 +125,15 @@ class WorkTree:
     def changes(self) -> list[str]:
         return self._repo.dirty_paths(self._goal_path)
 
+    def leave(self) -> None:
+        """Put git's settings back when no session follows."""
+        self._protected.leave()
+
     def same_tree(self, commits: Sequence[str], other: str) -> bool:
-        return repo.same_tree(self._repo.root, commits, other)
+        return self._repo.same_tree(commits, other)
 
     def elsewhere(self) -> str:
-        return repo.elsewhere(self._repo.root, self._run.branch, sorted(self._nested))
+        return self._repo.elsewhere(self._run.branch, sorted(self._nested))
 
     def prove(self, iteration: int) -> CheckReport:
         assert self._prepared.check is not None  # noqa: S101 - `has_check` was asked

@@ -72,12 +72,12 @@ class Snapshot:
         with named_in_faults(aside):
             aside.mkdir(parents=True, exist_ok=True)
             if own.is_symlink() or (own.exists() and not own.is_dir()):
-                _move(own, aside)
+                move_aside(own, aside)
             own.mkdir(exist_ok=True)
             for name in undone:
                 if (own / name).is_symlink() or (own / name).exists():
-                    _move(own / name, aside)
-                _write(own / name, self.entries[name])
+                    move_aside(own / name, aside)
+                write_entry(own / name, self.entries[name])
         return undone
 
     def store(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class Snapshot:
             shutil.rmtree(fresh, ignore_errors=True)
             fresh.mkdir(parents=True)
             for name, entry in self.entries.items():
-                _write(fresh / name, entry)
+                write_entry(fresh / name, entry)
             shutil.rmtree(folder, ignore_errors=True)
             fresh.rename(folder)
 
@@ -105,15 +105,16 @@ def take(root: Path) -> Snapshot:
     """Read the protected files of a working tree."""
     own = root / ".ralph"
     reached = own.is_dir() and not own.is_symlink()
-    return Snapshot({name: _read(own / name) if reached else None for name in NAMES})
+    return Snapshot({name: read_entry(own / name) if reached else None for name in NAMES})
 
 
 def stored(folder: Path) -> Snapshot | None:
     """Read the copy that an earlier start kept, if there is one."""
-    return Snapshot({name: _read(folder / name) for name in NAMES}) if folder.is_dir() else None
+    return Snapshot({name: read_entry(folder / name) for name in NAMES}) if folder.is_dir() else None
 
 
-def _read(path: Path) -> Entry:
+def read_entry(path: Path) -> Entry:
+    """Read what stands at a path, without following a link."""
     with named_in_faults(path):
         try:
             mode = path.lstat().st_mode  # one look at each, after every session
@@ -124,11 +125,12 @@ def _read(path: Path) -> Entry:
         if stat.S_ISREG(mode):
             return File(path.read_bytes(), bool(mode & 0o111))
         if stat.S_ISDIR(mode):
-            return {entry.name: _read(entry) for entry in path.iterdir()}
+            return {entry.name: read_entry(entry) for entry in path.iterdir()}
         return Special()
 
 
-def _write(path: Path, entry: Entry) -> None:
+def write_entry(path: Path, entry: Entry) -> None:
+    """Make such an entry where there is none."""
     match entry:
         case None | Special():
             return
@@ -140,10 +142,11 @@ def _write(path: Path, entry: Entry) -> None:
         case _:
             path.mkdir()
             for name, inner in entry.items():
-                _write(path / name, inner)
+                write_entry(path / name, inner)
 
 
-def _move(path: Path, aside: Path) -> None:
+def move_aside(path: Path, aside: Path) -> None:
+    """Move what stands at a path into a folder, under a name that is free there."""
     if path.is_symlink() or path.is_file() or path.is_dir():
         shutil.move(path, _free(aside / path.name))
     else:

@@ -1,12 +1,16 @@
 """Other programs: running one to its end with a time limit, finding one on PATH, and telling which are running."""
 
 import contextlib
+import fcntl
+import functools
 import os
 import select
 import selectors
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -214,3 +218,27 @@ def _top(place: str) -> str:
         if (folder / ".git").is_file() or (folder / ".git" / "HEAD").exists():
             return str(folder)
     return place
+
+
+_held: list[object] = []
+"""What is held stays open for as long as this process lives."""
+
+
+@functools.cache
+def held_in_memory(content: bytes) -> str:
+    """Keep bytes where our own children can read them and nobody can change them; return their path."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("ralph", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        file = os.fdopen(descriptor, "w+b")
+        file.write(content)
+        file.flush()
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        path = f"/proc/{os.getpid()}/fd/{descriptor}"
+    else:  # a private file, gone when ralph ends
+        file = tempfile.NamedTemporaryFile(prefix="ralph-")  # noqa: SIM115 - held to the end
+        file.write(content)
+        file.flush()
+        path = file.name
+    _held.append(file)
+    return path

@@ -291,7 +291,7 @@ def _move(mirror: Mirror, clone: Path, branch: str, old: str, new: str) -> str:
     root = clone.resolve()
     if (root / ".git").is_symlink() or not (root / ".git").is_dir():
         return "the clone's repository is not in it"
-    repo = Repo(root, root / ".git", has_identity=False)
+    repo = Repo(root, root / ".git", root / ".git", has_identity=False)
     repo.clear_stale_locks()
     if repo.branch() != branch:
         return f"the clone is not on {branch}"
