@@ -46,9 +46,9 @@ ORDER: dict[str, str] = {
     ),
     "claude_cli": (
         "flags instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
-        "settings usage < options < models/anthropic models/fallback permissions/harmless stream tools/bash tools/read "
-        "tools/ripgrep tools/skill < permissions/commands tools/edit tools/search < permissions/decide "
-        "tools/__init__ < toolbox < conversation < session < main < __main__"
+        "control settings usage < options < models/anthropic models/fallback permissions/harmless stream tools/bash "
+        "tools/read tools/ripgrep tools/skill < permissions/commands tools/edit tools/search < permissions/decide "
+        "tools/__init__ < hooks < toolbox < conversation < session < main < __main__"
     ),
     "cli": (
         "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
 from ralph.claude_cli.models.base import (
     FellBack,
     MessageEnd,
@@ -24,9 +25,11 @@ from ralph.claude_cli.stream import (
     answered,
     failed,
     finished,
+    held_by_hook,
     interrupted,
     out_of_money,
     out_of_turns,
+    turned_away,
     unanswered,
 )
 from ralph.claude_cli.toolbox import NUDGE, CalledOff, Done, Leaving, StructuredOutput, Toolbox, calls_of, listen
@@ -42,6 +45,13 @@ _CUT_OFF = (
 )
 _MEANWHILE = "The user sent a new message while you were working:\n{text}\n\nAddress it as you continue this turn."
 _MOST_RESUMPTIONS = 3
+STOP_HOOKS_BLOCK = 8
+"""Times that Stop hooks may keep a turn from ending, unless CLAUDE_CODE_STOP_HOOK_BLOCK_CAP says otherwise."""
+_HELD_BACK = (
+    "A hook blocked the turn from ending {times} consecutive times — overriding and ending turn. For "
+    "Stop/SubagentStop hooks, check stop_hook_active in the input and return success while it's true. Set "
+    "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP to raise this limit."
+)
 _WITHHELD = (
     "Your response above was stopped by a safety classifier — this is not a tool or API error. The rest of it was "
     "withheld, and tool calls in it that had not finished did not run. Do not produce that content again, even "
@@ -60,6 +70,10 @@ class Dialogue:
         """Add what the user or a tool said."""
         self._add("user", [*self._preamble, *content])
         self._preamble = []
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Add to what goes ahead of the next message of the user."""
+        self._preamble += [{"type": "text", "text": text} for text in texts]
 
     def hear_model(self, content: Content) -> None:
         """Add what the model said; a message without content never was one."""
@@ -88,6 +102,9 @@ class Turn:
     resumed: int = 0
     stop_reason: str | None = None
     in_tools: bool = False
+    held_back: int = 0
+    """Times that Stop hooks kept it from ending."""
+
     began: float = field(default_factory=time.monotonic)
     first_word: float | None = None
     listened: float = 0.0
@@ -108,10 +125,15 @@ class Conversation:
     tries: int = 5
     most_asked: int | None = None
     most_dollars: float | None = None
+    most_held_back: int = STOP_HOOKS_BLOCK
 
     @property
     def stream(self) -> Stream:
         return self.toolbox.stream
+
+    @property
+    def hooks(self) -> Hooks:
+        return self.toolbox.hooks
 
     def answer(self, message: UserMessage) -> TurnEnd:
         """Hold one turn, from its init to its result."""
@@ -119,9 +141,8 @@ class Conversation:
         self.account.begin_turn()
         self.model.begin_turn()
         self.stream.begin_turn()
-        self.dialogue.hear_user(message.content)
         try:
-            ended = self._converse(turn)
+            ended = self._let_in(message) or self._converse(turn)
         except CalledOff:
             ended = self._break_off(turn)
         except ModelError as error:
@@ -131,6 +152,65 @@ class Conversation:
             ended = failed(error)
         self.stream.result(ended, self.account.figures(), _times(turn, ended), permission_denials=turn.done.denials)
         return ended
+
+    def greet(self, source: str) -> None:
+        """Run the hooks of a session's start; `source` is claude's word for how it started."""
+        verdict = self.hooks.run("SessionStart", source, source=source)
+        self.dialogue.prepare(reminders(verdict.contexts))
+
+    def part(self) -> None:
+        """Run the hooks of a session's end."""
+        self.hooks.run("SessionEnd", reason="other")
+
+    def _let_in(self, message: UserMessage) -> TurnEnd | None:
+        """Add the message to the dialogue, if the hooks let it through."""
+        verdict = self.hooks.run("UserPromptSubmit", prompt=message.text)
+        self._notify(verdict)
+        if verdict.blocks:
+            block = verdict.blocks[0]
+            said = f"UserPromptSubmit operation blocked by hook:\n{block.said}\n\nOriginal prompt: {message.text}"
+            reason = {"reason": block.reason} if block.reason else {}
+            return self._turn_away(said, {"kind": "blocked_by_hook", "prompt_kept": False, **reason})
+        self.dialogue.hear_user([*message.content, *map(_text, reminders(verdict.contexts))])
+        if verdict.stopped is not None:
+            said = f"Operation stopped by hook: {verdict.stopped}" if verdict.stopped else "Operation stopped by hook"
+            return self._turn_away(said, {"kind": "stopped_by_hook", "prompt_kept": True, "reason": verdict.stopped})
+        return None
+
+    def _turn_away(self, said: str, outcome: Mapping[str, object]) -> TurnEnd:
+        fields: dict[str, object] = {"prevent_continuation": True, "prompt_submit_outcome": outcome}
+        self.stream.system("informational", content=said, level="warning", **fields)
+        return turned_away(said)
+
+    def _notify(self, verdict: HookVerdict) -> None:
+        for notice in verdict.notices:
+            self.stream.system("informational", content=notice, level="notice")
+
+    def _end(self, turn: Turn, ended: TurnEnd, words: str | None) -> TurnEnd | None:
+        """Let the turn end as it is about to, or as Stop hooks want it; None: they want it to go on."""
+        last = {} if words is None else {"last_assistant_message": words}
+        verdict = self.hooks.run("Stop", stop_hook_active=turn.held_back > 0, **last)
+        self._notify(verdict)
+        if words is None:  # the structured output stands (2.1.325)
+            return ended
+        if verdict.stopped is not None:
+            return held_by_hook("stop_hook_prevented", words, ended.stop_reason)
+        if not verdict.blocks:
+            return ended
+        turn.held_back += 1
+        feedback = [_text(f"Stop hook feedback:\n{block.said}") for block in verdict.blocks]
+        self.stream.user(feedback, isSynthetic=True)
+        self.dialogue.hear_user(feedback)
+        if turn.held_back > self.most_held_back:
+            said = _HELD_BACK.format(times=turn.held_back)
+            self.stream.system("informational", content=said, level="warning")
+            key = "stop-hook-block-cap"
+            self.stream.system("notification", key=key, text=said, priority="high", color="warning")
+            return held_by_hook("completed", "", ended.stop_reason)
+        if turn.held_back == 1:
+            said = "Stop hook error occurred · ctrl+o to see"
+            self.stream.system("notification", key="stop-hook-error", text=said, priority="immediate")
+        return None
 
     def _converse(self, turn: Turn) -> TurnEnd:
         """Ask the model and do what it calls for, until it has nothing left to call or a limit is reached."""
@@ -146,13 +226,16 @@ class Conversation:
                     self._hand_over(turn)
                 turn.in_tools = False
                 if turn.verdict and turn.verdict.accepted:
-                    return answered(turn.verdict.accepted[-1], reply.stop_reason)
+                    ended = answered(turn.verdict.accepted[-1], reply.stop_reason)
+                    return self._end(turn, ended, None) or ended
                 if turn.verdict and turn.verdict.is_given_up:
                     return unanswered(turn.verdict.tries, turn.verdict.fault)
+                if turn.done.is_stopped:
+                    return held_by_hook("hook_stopped", "", reply.stop_reason)
             elif reminder := _reminder(reply, turn):
                 self._remind(reminder, reply)
-            else:
-                return finished(_last_words(reply), reply.stop_reason)
+            elif ended := self._end(turn, finished(words := _last_words(reply), reply.stop_reason), words):
+                return ended
             if turn.asked == self.most_asked:
                 return out_of_turns(turn.asked, reply.stop_reason)
             for message in self.inbox.waiting():
@@ -203,8 +286,8 @@ class Conversation:
     def _hand_over(self, turn: Turn) -> None:
         """Tell the model what its calls came to: every call must have its result, also when the turn breaks off."""
         done = turn.done
-        self.dialogue.hear_user([*done.results, *map(_text, done.follow_ups)])
-        done.results, done.follow_ups = [], []
+        self.dialogue.hear_user([*done.results, *map(_text, [*done.follow_ups, *done.contexts])])
+        done.results, done.follow_ups, done.contexts = [], [], []
 
     def _remind(self, reminder: str, reply: ModelReply) -> None:
         about: dict[str, object] = {}

@@ -97,7 +97,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("--from-pr [value]", Use.REFUSED),
     Flag("-h, --help"),
     Flag("--ide", Use.IGNORED),
-    Flag("--include-hook-events", Use.IGNORED),
+    Flag("--include-hook-events"),
     Flag("--include-partial-messages"),
     Flag("--input-format <format>", choices=("text", "stream-json")),
     Flag("--json-schema <schema>"),

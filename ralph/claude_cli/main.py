@@ -18,7 +18,7 @@ from typing import NoReturn, assert_never
 from ralph.claude_cli.flags import FLAGS, BadUsage, Use, parse
 from ralph.claude_cli.options import Options, settle
 from ralph.claude_cli.session import Session, assemble, tell
-from ralph.claude_cli.stdio import BadInput, Control, OutputLost, UserMessage, read_line, said
+from ralph.claude_cli.stdio import BadInput, Control, ControlAnswer, OutputLost, UserMessage, read_line, said
 from ralph.claude_cli.stream import VERSION
 from ralph.claude_cli.toolbox import Leaving
 from ralph.core.errors import ExitCode, RalphError
@@ -142,6 +142,7 @@ def _attend(session: Session, prompt: str | None) -> int:
                     _hear(call.text, session)
                 case EndOfInput():
                     session.conversation.inbox.close()
+                    session.requests.close()
                 case Signalled() if call.number == SIGINT:
                     interrupted = True
                     session.finish_early()
@@ -174,9 +175,12 @@ def _hear(line: bytes, session: Session) -> None:
             session.conversation.stream.control(heard.request_id, {"still_queued": []})
             session.interrupt()
         case Control(subtype="initialize"):
+            session.begin(heard.request)
             nothing: list[object] = []
             more = {"pending_permission_requests": nothing, "pending_user_dialog_requests": nothing}
             session.conversation.stream.control(heard.request_id, session.introduction(), **more)
+        case ControlAnswer():
+            session.requests.answer(heard.request_id, heard.response)
         case Control():
             session.conversation.stream.control_refused(heard.request_id, heard.subtype)
         case None:
@@ -188,8 +192,15 @@ def _converse(session: Session, calls: SignalSafeQueue[Call]) -> None:
     code, lost = 1, None
     try:
         failed = False
-        while (message := session.conversation.inbox.next()) is not None:
+        is_greeted = False
+        while (message := session.conversation.inbox.next()) is not None or not is_greeted:
+            if not is_greeted:
+                session.conversation.greet("startup")
+                is_greeted = True
+            if message is None:
+                break
             failed = session.conversation.answer(message).is_error
+        session.conversation.part()
         code = int(failed)
     except Leaving:
         pass

@@ -46,6 +46,7 @@ class Options:
     effort: str
     sources: tuple[str, ...]
     settings: ClaudeSettings
+    shows_hooks: bool
     mcp_configs: tuple[str, ...]
     """Files or JSON."""
 
@@ -95,6 +96,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         directories=tuple(cwd / folder for folder in given.values.get("add-dir", ())),
         effort=effort,
         sources=sources,
+        shows_hooks="include-hook-events" in given,
         settings=read_settings(environment, cwd, sources, given.last("settings") or ""),
         mcp_configs=tuple(given.values.get("mcp-config", ())),
         only_these_mcp_servers="strict-mcp-config" in given,

@@ -11,8 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ralph.claude_cli import instructions
-from ralph.claude_cli.conversation import Conversation, Dialogue
+from ralph.claude_cli.control import Requests
+from ralph.claude_cli.conversation import STOP_HOOKS_BLOCK, Conversation, Dialogue
 from ralph.claude_cli.desk import Desk, Tool
+from ralph.claude_cli.hooks import Hooks, from_harness, from_settings
 from ralph.claude_cli.instructions import available, listing
 from ralph.claude_cli.models.base import Model, resolve
 from ralph.claude_cli.models.fallback import ModelChain
@@ -69,7 +71,12 @@ class Session:
 
     conversation: Conversation
     output: ResultOutput
+    requests: Requests
     scratch: Path
+
+    def begin(self, declared: Mapping[str, object]) -> None:
+        """Take what `initialize` declares: the hooks that the harness has."""
+        self.conversation.hooks.matched += from_harness(declared.get("hooks"), self.requests)
 
     def interrupt(self) -> None:
         """Call off the turn that is held or about to be, if one is."""
@@ -109,8 +116,6 @@ class Session:
 def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Session:
     """Build the session; raise a RalphError before any event if that is impossible."""
     home = Path(environment.get("HOME", "/"))
-    for note in options.settings.notes:
-        tell(note)
     own_environment = options.settings.for_itself(environment)
     wanted = options.model or own_environment.get("ANTHROPIC_MODEL", "") or options.settings.model
     model = ModelChain(*(open_model(name, options, own_environment) for name in (wanted, *options.fallback_models)))
@@ -146,20 +151,27 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         directories=[str(folder) for folder in folders],
     )
     stream = Stream(setting, output, in_pieces=options.in_pieces)
+    matched, notes = from_settings(options.settings, cwd)
+    for note in (*options.settings.notes, *notes):
+        tell(note)
+    requests = Requests(output.put)
+    facts = {"session_id": options.session_id, "transcript_path": ""}
+    hooks = Hooks(desk, stream, facts, matched, shows_all=options.shows_hooks)
     conversation = Conversation(
         model=model,
-        toolbox=Toolbox(tools, disabled, rights, desk, stream, threading.Event()),
+        toolbox=Toolbox(tools, disabled, rights, desk, stream, hooks, threading.Event()),
         dialogue=Dialogue(preamble(instructions.instructions(cwd, home, options.sources), listing(known.values()))),
         account=SessionUsage(_price),
         inbox=Stdin(desk.stop),
         system=system_prompt(options.system_prompt, options.more_system_prompt, cwd),
         advise=advise,
         schema=options.schema,
-        tries=_tries(environment),
+        tries=_number(environment, "MAX_STRUCTURED_OUTPUT_RETRIES", TRIES),
         most_asked=options.max_turns,
         most_dollars=options.max_dollars,
+        most_held_back=_number(environment, "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", STOP_HOOKS_BLOCK),
     )
-    return Session(conversation, output, scratch)
+    return Session(conversation, output, requests, scratch)
 
 
 def _scratch(environment: Mapping[str, str]) -> Path:
@@ -219,6 +231,6 @@ def _chosen(options: Options, rights: Permissions) -> tuple[Mapping[str, Tool], 
     return {name: tool for name, tool in every.items() if name in wanted}, frozenset(every.keys() - wanted)
 
 
-def _tries(environment: Mapping[str, str]) -> int:
-    said = environment.get("MAX_STRUCTURED_OUTPUT_RETRIES", "")
-    return max(int(said[:9]), 1) if said.isascii() and said.isdigit() else TRIES
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    said = environment.get(name, "")
+    return max(int(said[:9]), 1) if said.isascii() and said.isdigit() else default

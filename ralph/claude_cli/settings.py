@@ -87,7 +87,8 @@ class ClaudeSettings:
 
     @property
     def are_hooks_off(self) -> bool:
-        return any(file.values.get("disableAllHooks") is True for file in self.files)
+        """A stranger's file cannot turn off what guards the user."""
+        return any(file.values.get("disableAllHooks") is True for file in self.files if file.is_trusted)
 
     def for_commands(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment of tools and hooks: all that the files add."""
@@ -163,6 +164,8 @@ def _doubts(file: SettingsFile, cwd: Path, environment: Mapping[str, str]) -> It
     place, why = f".claude/{Path(file.name).name}", "this workspace has not been trusted."
     if _OTHER_MODEL.match(text(file.values.get("model"))):
         yield f"Ignoring model from {place}: {why}"
+    if file.values.get("disableAllHooks") is True:
+        yield f"Ignoring disableAllHooks from {place}: {why}"
     if names := [name for name, _ in _env(file) if _OURS.match(name)]:
         yield f"Ignoring {', '.join(names)} from {place} for everything but commands: {why}"
 
@@ -177,7 +180,7 @@ def _given(given: str, cwd: Path) -> Iterator[tuple[Source, str, str]]:
     path = cwd / given
     said = _read(path)
     if said is None:
-        raise BadUsage(f"Error: ClaudeSettings file not found: {path}")
+        raise BadUsage(f"Error: Settings file not found: {path}")
     yield "flag", str(path), said
 
 

@@ -36,13 +36,22 @@ class Control:
 
     request_id: str
     subtype: str
+    request: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAnswer:
+    """What the harness answers to a request of ours."""
+
+    request_id: str
+    response: Mapping[str, object]
 
 
 def said(text: str) -> UserMessage:
     return UserMessage([{"type": "text", "text": text}])
 
 
-def read_line(line: bytes) -> UserMessage | Control | None:
+def read_line(line: bytes) -> UserMessage | Control | ControlAnswer | None:
     """Read one line of stream-json; None for a kind that means nothing to us."""
     text = line.decode("utf-8", "replace").strip()
     if not text:
@@ -56,7 +65,10 @@ def read_line(line: bytes) -> UserMessage | Control | None:
             return _message(ndjson.mapping(record.get("message")))
         case "control_request":
             request = ndjson.mapping(record.get("request"))
-            return Control(ndjson.text(record.get("request_id")), ndjson.text(request.get("subtype")))
+            return Control(ndjson.text(record.get("request_id")), ndjson.text(request.get("subtype")), request)
+        case "control_response":
+            response = ndjson.mapping(record.get("response"))
+            return ControlAnswer(ndjson.text(response.get("request_id")), response)
         case _:
             return None
 

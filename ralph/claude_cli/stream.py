@@ -121,6 +121,17 @@ def unanswered(tries: int, fault: str) -> TurnEnd:
     return _error("error_max_structured_output_retries", "tool_use", reason, said, f"Error: {said}")
 
 
+def held_by_hook(reason: str, text: str, stop_reason: str | None) -> TurnEnd:
+    """A hook has ended the turn; `reason` is claude's word for when."""
+    fields: dict[str, object] = {"api_error_status": None, "result": text}
+    return TurnEnd("success", False, stop_reason, reason, fields, f"{text}\n")
+
+
+def turned_away(said: str) -> TurnEnd:
+    """A hook did not let the prompt through."""
+    return TurnEnd("success", False, None, "", {"result": said}, f"{said}\n")
+
+
 def out_of_turns(most: int, stop_reason: str) -> TurnEnd:
     said = f"Reached maximum number of turns ({most})"
     return _error("error_max_turns", stop_reason, "max_turns", said, f"Error: Reached max turns ({most})")
@@ -184,6 +195,22 @@ class Stream:
 
     def system(self, subtype: str, **fields: object) -> None:
         self.output.put(_system(subtype) | fields | self._stamp())
+
+    def hook_started(self, hook_id: str, name: str, event: str) -> None:
+        self.system("hook_started", hook_id=hook_id, hook_name=name, hook_event=event)
+
+    def hook_ended(self, hook_id: str, name: str, event: str, output: str, complaints: str, exit_code: int) -> None:
+        self.system(
+            "hook_response",
+            hook_id=hook_id,
+            hook_name=name,
+            hook_event=event,
+            output=output + complaints,
+            stdout=output,
+            stderr=complaints,
+            exit_code=exit_code,
+            outcome="success" if exit_code == 0 else "error",
+        )
 
     def thinking(self, characters: int) -> None:
         tokens = -(-characters // 4)
@@ -285,13 +312,13 @@ class Stream:
         event: Event = {
             "stop_reason": outcome.stop_reason,
             "session_id": self.setting.session_id,
-            "terminal_reason": outcome.terminal_reason,
+            **({"terminal_reason": outcome.terminal_reason} if outcome.terminal_reason else {}),
             "fast_mode_state": "off",
             "fast_mode_disabled_reason": "sdk_opt_in_required",
             "subagent_stats": _NO_SUBAGENTS,
             "safety_stops": 0,
             "is_error": outcome.is_error,
-            "num_turns": 1 + self.said,
+            "num_turns": 1 + self.said if outcome.terminal_reason else 0,
             "subtype": outcome.subtype,
             **outcome.fields,
             **figures,

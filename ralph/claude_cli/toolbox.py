@@ -3,10 +3,12 @@
 import os
 import queue
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ralph.claude_cli.desk import Desk, Tool, ToolResult, crashed, failed, rejected
+from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
 from ralph.claude_cli.models.base import Block, Model, ModelRequest, ToolOffer, Utterance
 from ralph.claude_cli.permissions.decide import Permissions
 from ralph.claude_cli.permissions.rules import Allowed, Denied
@@ -45,6 +47,11 @@ _FOR_THE_SYSTEM = ("file_path", "path", "command", "pattern", "glob", "type")
 """The arguments that name a file, are run, or are arguments of a program."""
 _CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
 _ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
+_BY_HOOK: Mapping[str, object] = {"source": "hook", "reason_type": "hook"}
+_BLOCKED: Mapping[str, object] = {
+    "non_execution_kind": "permission-rule",
+    "permission_decision": {"decision": "reject", **_BY_HOOK},
+}
 
 
 class CalledOff(Exception):
@@ -127,7 +134,12 @@ class Done:
 
     results: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     follow_ups: list[str] = field(default_factory=list[str])
+    contexts: list[str] = field(default_factory=list[str])
+    """What hooks add for the model; no event shows it."""
+
     denials: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
+    is_stopped: bool = False
+    """A hook wants no further request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +151,7 @@ class Toolbox:
     permissions: Permissions
     desk: Desk
     stream: Stream
+    hooks: Hooks
     leaving: threading.Event
 
     def offers(self, verdict: StructuredOutput | None) -> list[ToolOffer]:
@@ -165,23 +178,81 @@ class Toolbox:
     def _attempt(
         self, call: ToolCall, verdict: StructuredOutput | None, done: Done
     ) -> tuple[ToolResult, Mapping[str, object]]:
-        if call.name == TOOL and verdict is not None:
-            return verdict.take(call.arguments), _ACCEPTED
         tool = self.tools.get(call.name)
-        if tool is None:
+        is_verdict = call.name == TOOL and verdict is not None
+        if not is_verdict:
+            if tool is None:
+                return self._unknown(call.name), {}
+            if fault := _fault(tool, call.arguments):
+                return fault, {}
+        guard = self.hooks.run("PreToolUse", call.name, **_facts(call))
+        self._pass_on(guard, call, done)
+        if guard.decision == "deny":
+            self._deny(call, done)
+            return failed(f"PreToolUse:{call.name} hook error: {guard.reason}"), _BLOCKED
+        if guard.arguments is not None:
+            call = replace(call, arguments=guard.arguments)
+            if tool is not None and (fault := _fault(tool, call.arguments)):
+                return fault, {}
+        began = time.monotonic()
+        if verdict is not None and is_verdict:
+            result, meta = verdict.take(call.arguments), _ACCEPTED
+        elif tool is not None:
+            result, meta, ran = self._use(tool, call, guard, done)
+            if not ran:
+                return result, meta
+        else:
             return self._unknown(call.name), {}
-        if faults := argument_faults(tool.input_schema, call.arguments):
-            return _malformed(call.name, faults), {}
-        if fault := _unusable(call.arguments):
-            return rejected(fault), {}
+        self._look_back(call, result, int((time.monotonic() - began) * 1000), done)
+        return result, meta
+
+    def _use(
+        self, tool: Tool, call: ToolCall, guard: HookVerdict, done: Done
+    ) -> tuple[ToolResult, Mapping[str, object], bool]:
+        """Run the tool, if it may run; tell also whether it was tried."""
         try:
-            decision = self.permissions.decide(call.name, call.arguments, self.desk)
+            decision = self._decide(call, guard)
             if isinstance(decision, Allowed):
                 result = tool.run(call.arguments, self.desk)
-                return result, _accepted(decision) if result.was_tried else {}  # {}: the call itself was wrong
+                # {}: the call itself was wrong
+                return result, _accepted(decision) if result.was_tried else {}, result.was_tried
         except Exception as error:  # a boundary: the model gets every fault of a call, and may find a way round
-            return crashed(call.name, str(error) or type(error).__name__), {}
-        return self._denied(call, decision, done), _refused(decision)
+            return crashed(call.name, str(error) or type(error).__name__), {}, False
+        return self._denied(call, decision, done), _refused(decision), False
+
+    def _decide(self, call: ToolCall, guard: HookVerdict) -> Allowed | Denied:
+        decision = self.permissions.decide(call.name, call.arguments, self.desk)
+        if guard.decision == "allow" and (isinstance(decision, Allowed) or decision.by == "ask"):
+            return Allowed("hook", "hook")
+        if guard.decision == "ask" and isinstance(decision, Allowed):
+            return Denied(guard.reason or f"Claude requested permissions to use {call.name}.", "hook", guard.reason)
+        return decision
+
+    def _look_back(self, call: ToolCall, result: ToolResult, took: int, done: Done) -> None:
+        """Let hooks see what a call came to."""
+        if result.is_error:
+            outcome = {"error": result.content, "is_interrupt": self.desk.stop.is_set()}
+            verdict = self.hooks.run("PostToolUseFailure", call.name, **_facts(call), **outcome, duration_ms=took)
+        else:
+            outcome = {"tool_response": result.detail}
+            verdict = self.hooks.run("PostToolUse", call.name, **_facts(call), **outcome, duration_ms=took)
+        for block in verdict.blocks:
+            event = "PostToolUseFailure" if result.is_error else "PostToolUse"
+            error = f'hook blocking error from command: "{block.command}": {block.said}'
+            verdict.contexts.append(f"{event}:{call.name} {error}")
+        self._pass_on(verdict, call, done)
+
+    def _pass_on(self, verdict: HookVerdict, call: ToolCall, done: Done) -> None:
+        """Give the user and the model what hooks have to say."""
+        for notice in verdict.notices:
+            self.stream.system("informational", content=notice, level="notice")
+        for warning, timed_out in verdict.lost:
+            about = {"hook_event": "PreToolUse", "tool_use_id": call.id, "timed_out": timed_out}
+            self.stream.system(
+                "informational", content=warning, level="warning", tag="hook_no_verdict", hook_no_verdict=about
+            )
+        done.contexts += reminders(verdict.contexts)
+        done.is_stopped |= verdict.stopped is not None
 
     def _unknown(self, name: str) -> ToolResult:
         said = f"Error: No such tool available: {name}"
@@ -195,8 +266,11 @@ class Toolbox:
         self.stream.system(
             "permission_denied", tool_name=call.name, tool_use_id=call.id, **given, message=denied.message
         )
-        done.denials.append({"tool_name": call.name, "tool_use_id": call.id, "tool_input": dict(call.arguments)})
+        self._deny(call, done)
         return rejected(denied.message) if denied.is_rejection else failed(denied.message)
+
+    def _deny(self, call: ToolCall, done: Done) -> None:
+        done.denials.append({"tool_name": call.name, "tool_use_id": call.id, "tool_input": dict(call.arguments)})
 
     def _tell(self, call: ToolCall, result: ToolResult, meta: Mapping[str, object], done: Done) -> None:
         content = [dict(block) for block in result.blocks] if result.blocks else result.content
@@ -218,6 +292,17 @@ def calls_of(blocks: Sequence[Block]) -> list[ToolCall]:
         for block in blocks
         if block.get("type") == "tool_use"
     ]
+
+
+def _facts(call: ToolCall) -> dict[str, object]:
+    return {"tool_name": call.name, "tool_input": dict(call.arguments), "tool_use_id": call.id}
+
+
+def _fault(tool: Tool, arguments: Mapping[str, object]) -> ToolResult | None:
+    """What is wrong with the arguments of a call."""
+    if faults := argument_faults(tool.input_schema, arguments):
+        return _malformed(tool.name, faults)
+    return rejected(fault) if (fault := _unusable(arguments)) else None
 
 
 def _unusable(arguments: Mapping[str, object]) -> str:

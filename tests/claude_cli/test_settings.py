@@ -97,7 +97,7 @@ def test_a_file_with_a_fault_has_no_effect_and_is_named(home: Path, here: Path, 
 
 
 def test_a_settings_file_that_is_missing_is_refused(home: Path, here: Path) -> None:
-    with pytest.raises(BadUsage, match="Error: ClaudeSettings file not found: "):
+    with pytest.raises(BadUsage, match="Error: Settings file not found: "):
         read(home, here, "none.json")
 
 

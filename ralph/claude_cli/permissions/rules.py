@@ -9,8 +9,8 @@ from typing import Literal
 _STAR = "[^/]*"
 _BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
 Behaviour = Literal["allow", "deny", "ask"]
-Source = Literal["config", "user_permanent", "user_reject"]
-"""In claude's words: a flag or the mode; a settings file that allows; one that denies."""
+Source = Literal["config", "hook", "user_permanent", "user_reject"]
+"""In claude's words: a flag or the mode; a hook; a settings file that allows; one that denies."""
 _RULE = re.compile(r"(?P<tool>[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 _BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
 
