@@ -365,8 +365,9 @@ def plan_greeting(asked: SurveyRequest, plan: Plan) -> Lines:
 
 def plan_farewell(plan: Plan, steps: Sequence[str], logs: Path) -> Lines:
     """The last words of a planner's conversation; `steps` are the commands that come next."""
+    names = " and ".join([os.path.relpath(plan.file), *([".ralph/check"] if plan.check else [])])
     yield "", ""
-    yield "result", f"wrote {os.path.relpath(plan.file)}" if plan.is_written else "nothing was written"
+    yield "result", f"wrote {names}" if plan.is_written else "nothing was written"
     yield "", spent(plan.spend)
     yield "files", f"raw logs in {logs}"
     yield from zip(("next", *[""] * len(steps)), steps, strict=False)

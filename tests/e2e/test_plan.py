@@ -103,6 +103,7 @@ def test_an_idea_becomes_a_goal_that_is_run_to_a_proven_done(
         assert git(repo, "status", "--porcelain", "--untracked-files=all", "goal.md", ".ralph/check") == ""
         terminal.press("\r")
         assert terminal.wait() == 0
+        assert "result     wrote goal.md and .ralph/check" in terminal.text
         assert "ralph run goal.md" in terminal.text
 
     assert (repo / "goal.md").read_text() == GOAL
