@@ -1,7 +1,6 @@
 """Whether a shell command may run: by rules, by being harmless, or by changing only files that may be changed.
 
-A command line is judged by the worst of its simple commands, and refused if it cannot be parsed. Claude looks into
-`$(...)` and quoted here-documents; this module does not.
+A command line is judged by the worst of its simple commands, and refused if it cannot be parsed.
 """
 
 import glob
@@ -26,7 +25,7 @@ from ralph.claude_cli.permissions.harmless import (
     read_call,
 )
 from ralph.claude_cli.permissions.rules import Denied, PermissionRule
-from ralph.claude_cli.shell import BACKGROUND, BLANKS, Redirection, Script, ShellCommand, read_script
+from ralph.claude_cli.shell import BACKGROUND, BLANKS, VARIABLE, Redirection, Script, ShellCommand, read_script
 
 WRAPPERS = frozenset({"nice", "nohup", "stdbuf", "time", "timeout"})
 
@@ -35,6 +34,14 @@ _RUN_OTHERS = WRAPPERS | frozenset({
     "ionice", "ksh", "parallel", "perl", "python", "python3", "runuser", "script", "setsid", "sh", "strace", "su",
     "sudo", "taskset", "unshare", "watch", "xargs", "zsh",
 })  # fmt: skip
+_EVALUATES = frozenset({"alias", "eval", "exec"})
+_MILD = frozenset({
+    "CGO_ENABLED", "CI", "CLICOLOR", "COLUMNS", "FORCE_COLOR", "GO111MODULE", "GOARCH", "GOOS", "LANG", "NODE_ENV",
+    "NO_COLOR", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "RUST_BACKTRACE", "RUST_LOG", "TERM", "TZ",
+})  # fmt: skip
+"""Variables that change no more than how a program shows what it does (2.1.325)."""
+
+_OWN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _MOVES, _PLACES = 8, 300
 NEEDS_APPROVAL = "This command requires approval"
 
@@ -70,7 +77,8 @@ def paths_of(word: str, place: Path, desk: Desk) -> Iterator[Path]:
 
     A `..` stays in them: a program that opens `link/../x` follows the link first.
     """
-    word = desk.environment.get("HOME", "") + word[1:] if word == "~" or word.startswith("~/") else word
+    home = desk.environment.get("HOME", "")
+    word = home + word[1:] if word == "~" or word.startswith("~/") else word.replace("$HOME", home)
     yield place / word
     if set(word) & set("*?["):
         yield from (place / found for found in _expanded(word, place))
@@ -227,12 +235,24 @@ def _judge_part(
     if not part.words:
         return None
     inner = unwrapped(part)
-    if any(rule.covers_command(text) for rule in rules for text in (part.text, inner.text)):
+    if any(rule.covers_command(text) for rule in rules for text in _spellings(part, inner)):
         return None
     asked = Denied(NEEDS_APPROVAL, "other", NEEDS_APPROVAL)
     name = inner.words[0] if inner.words else ""
+    if name in _EVALUATES:
+        said = f"'{name}' evaluates arguments as shell code"
+        return Denied(said, "other", said)
     if inner.assignments:
-        return asked
+        names = {word.partition("=")[0] for word in inner.words[: inner.assignments]}
+        if inner.assignments == len(inner.words):  # of a variable in capitals nobody knows what it changes
+            return None if all(map(_OWN_VARIABLE.fullmatch, names)) else asked
+        if not names <= _MILD:
+            return asked
+        inner = replace(inner, words=inner.words[inner.assignments :])
+        name = inner.words[0]
+    if name in ("builtin", "command") and len(inner.words) > 1 and not inner.words[1].startswith("-"):
+        inner = replace(inner, words=inner.words[1:])
+        name = inner.words[0]
     if name == "find" and (act := next((word for word in inner.words if word in FIND_ACTS), "")):
         acts = f"find with '{act}' executes commands or modifies files"
         said = f"{acts} — cannot be auto-allowed by a Bash(find:*) prefix rule"
@@ -248,6 +268,15 @@ def _judge_part(
     return asked
 
 
+def _spellings(part: ShellCommand, inner: ShellCommand) -> Iterator[str]:
+    """The texts that a rule may name the command by: its own, what it wraps, and both without mild variables."""
+    for each in (part, inner):
+        yield each.text
+        names = {word.partition("=")[0] for word in each.words[: each.assignments]}
+        if names and names <= _MILD and not each.redirections:
+            yield shlex.join(unwrapped(replace(each, words=each.words[each.assignments :])).words)
+
+
 def _judge_redirection(
     redirection: Redirection, places: Sequence[Path], desk: Desk, *, may_edit: bool
 ) -> Denied | None:
@@ -257,8 +286,11 @@ def _judge_redirection(
         return None
     if is_far_home(redirection.target) or "[" in redirection.target:
         return Denied(NEEDS_APPROVAL, "other", NEEDS_APPROVAL)
+    if redirection.target.startswith("~"):
+        said = "Shell expansion syntax in paths requires manual approval"
+        return Denied(said, "other", said)
     if "$" in redirection.target:
-        return Denied("Contains simple_expansion", "other", "Contains simple_expansion")
+        return Denied(VARIABLE, "other", VARIABLE)
     path = desk.locate(redirection.target)
     inside = all(
         not desk.refusal(found, Access.WRITE if redirection.writes else Access.READ)
@@ -299,8 +331,8 @@ def _outside(part: ShellCommand, places: Sequence[Path], desk: Desk, verb: str) 
     words = list(files_of(part))
     if name in NO_FILES:  # it opens none, but the shell would look for what a pattern matches
         words = [word for word in part.words[1:] if set(word) & set("*?") or is_far_home(word)]
-    elif part.expands or "$" in "".join(words):
-        return Denied("Contains simple_expansion", "other", "Contains simple_expansion")
+    elif "$" in "".join(words).replace("$HOME", ""):
+        return Denied(VARIABLE, "other", VARIABLE)
     if any(is_far_home(word) or (name not in NO_FILES and "[" in word) for word in words):
         return Denied(NEEDS_APPROVAL, "other", NEEDS_APPROVAL)
     if name == "cp" and words:  # into a folder, it writes to what has the file's name there

@@ -31,12 +31,12 @@ READS = {
 """What a program that reads does, as a refusal puts it."""
 
 NO_FILES = frozenset({
-    ":", "[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true", "type",
-    "uname", "wait", "which",
+    ":", "[", "[[", "basename", "dirname", "echo", "expr", "false", "printf", "seq", "sleep", "test", "tr", "true",
+    "type", "uname", "wait", "which",
 })  # fmt: skip
 """Programs that open none of the files in their arguments."""
 
-UNMOVED = NO_FILES - {"[", "test", "type"}
+UNMOVED = NO_FILES - {"[", "[[", "test", "type"}
 """Programs that look only, whatever a variable puts in place of a word of theirs."""
 _GIT = frozenset({"blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"})
 _TESTS = frozenset({
@@ -212,7 +212,7 @@ def is_harmless(part: ShellCommand) -> bool:
     match name:
         case ":" | "echo" | "false" | "true":
             return True
-        case "[" | "test":
+        case "[" | "[[" | "test":
             return not any((word.startswith("-") and word not in _TESTS) or word[:1] in set("*?[") for word in words)
         case "cd":  # else it goes home, or back, or where a pattern leads
             return len(words) == 1 and not words[0].startswith(("-", "~")) and not set(words[0]) & set("*?[")

@@ -1,13 +1,13 @@
-"""Permission rules (`Tool`, `Bash(git status:*)`, `Read(./x/**)`), their globs, and what each one covers."""
+"""Permission rules (`Tool`, `Bash(git status:*)`, `Read(./x/**)`), and what each one covers."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-_STAR = "[^/]*"
-_BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
+_BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[(]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
 Behaviour = Literal["allow", "deny", "ask"]
 Source = Literal["config", "hook", "user_permanent", "user_reject"]
 """In claude's words: a flag or the mode; a hook; a settings file that allows; one that denies."""
@@ -15,99 +15,25 @@ _RULE = re.compile(r"(?P<tool>[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 _BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
 
 
-class GlobError(ValueError):
-    """The pattern is not a glob; the message is ripgrep's."""
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """The pattern as git reads it, whatever the case of its letters; None: it is none (2.1.325)."""
+    from pathspec.patterns.gitignore import GitIgnorePatternError
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-
-@dataclass(frozen=True, slots=True)
-class PathPattern:
-    """One pattern, ready to match relative paths with `/` between their parts."""
-
-    expression: re.Pattern[str]
-    negated: bool = False
-    only_folders: bool = False
-
-    def matches(self, path: str) -> bool:
-        return self.expression.fullmatch(path) is not None
-
-
-def compile_glob(pattern: str) -> PathPattern:
-    """Read a pattern; `!` before it negates, a slash after it means folders only."""
-    negated = pattern.startswith("!")
-    body = pattern.removeprefix("!")
-    only_folders = body.endswith("/") and body != "/"
-    body = body.removesuffix("/") if only_folders else body
-    anchored = "/" in body
-    expression = _translate(body.removeprefix("/"), pattern)
+    # A folder covers itself and all that is in it.
+    plain = pattern.removesuffix("/")
+    if plain.endswith("/**"):
+        plain = "/" + plain.removesuffix("/**").lstrip("/")
     try:
-        compiled = re.compile(expression if anchored else f"(?:.*/)?{expression}", re.DOTALL)
-    except (re.error, OverflowError, RecursionError) as error:  # a range from z to a
-        raise GlobError(f"error parsing glob '{pattern}': {error}") from error
-    return PathPattern(compiled, negated, only_folders)
-
-
-def _translate(body: str, pattern: str) -> str:
-    out: list[str] = []
-    at = depth = 0
-    while at < len(body):
-        letter = body[at]
-        if letter == "*":
-            piece, at = _stars(body, at)
-            out.append(piece)
-            continue
-        at += 1
-        match letter:
-            case "?":
-                out.append("[^/]")
-            case "[":
-                piece, at = _character_class(body, at, pattern)
-                out.append(piece)
-            case "{":
-                depth += 1
-                out.append("(?:")
-            case "}" if depth:
-                depth -= 1
-                out.append(")")
-            case "," if depth:
-                out.append("|")
-            case "\\" if at < len(body):
-                out.append(re.escape(body[at]))
-                at += 1
-            case _:
-                out.append(re.escape(letter))
-    if depth:
-        raise GlobError(
-            f"error parsing glob '{pattern}': unclosed alternate group; missing '}}' (maybe escape '{{' with '[{{]'?)"
-        )
-    return "".join(out) if "{" in body else _decided("".join(out))
-
-
-def _decided(expression: str) -> str:
-    """Let a star that another one follows take the first place that fits, for good.
-
-    No match is lost by that, and without it `*a*a*a*a*a*b` tries for ever on a long name.
-    """
-    return _BEFORE_ANOTHER.sub(r"(?>[^/]*?\1)", expression)
-
-
-def _stars(body: str, at: int) -> tuple[str, int]:
-    end = at
-    while end < len(body) and body[end] == "*":
-        end += 1
-    whole_part = (at == 0 or body[at - 1] == "/") and (end == len(body) or body[end] == "/")
-    if end - at < 2 or not whole_part:
-        return _STAR, end
-    return (".*", end) if end == len(body) else ("(?:.*/)?", end + 1)
-
-
-def _character_class(body: str, at: int, pattern: str) -> tuple[str, int]:
-    negated = body[at : at + 1] in ("!", "^")
-    begin = at + 1 if negated else at
-    end = body.find("]", begin + 1)
-    if end < 0:
-        raise GlobError(f"error parsing glob '{pattern}': unclosed character class; missing ']'")
-    inner = body[begin:end].replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
-    return (f"[^/{inner}]" if negated else f"[{inner}]"), end + 1
+        expression, includes = GitIgnoreSpecPattern.pattern_to_regex(plain if plain.strip("/") else pattern)
+        if not isinstance(expression, str) or not includes:
+            return None
+        # Let a star that another one follows take the first place that fits, for good. No match is lost by that, and
+        # without it `*a*a*a*a*a*b` tries for ever on a long name.
+        return re.compile(_BEFORE_ANOTHER.sub(r"(?>[^/]*?\1)", expression), re.DOTALL | re.IGNORECASE)
+    except (GitIgnorePatternError, re.error, OverflowError, RecursionError):  # a range from z to a
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,17 +103,14 @@ class PermissionRule:
             pattern, base = pattern[1:], Path("/")
         elif pattern.startswith("~/"):
             pattern, base = pattern[1:], home
-        elif pattern.startswith("./"):
-            pattern = pattern[1:]
+        elif pattern.startswith("./"):  # against a file, it counts in every folder (2.1.325)
+            pattern = pattern[1:] if self.behaviour == "allow" else pattern[2:]
         if not path.is_relative_to(base) or path == base:
             return False
-        relative = path.relative_to(base)
-        try:
-            glob = compile_glob(pattern)
-        except GlobError:
+        compiled = _compiled(pattern)
+        if compiled is None:
             return self.behaviour != "allow"  # what cannot be understood opens nothing
-        # A folder covers all that is in it.
-        return any(glob.matches(part.as_posix()) for part in (relative, *relative.parents[:-1]))
+        return compiled.match(path.relative_to(base).as_posix()) is not None
 
 
 def read_rule(behaviour: Behaviour, text: str, base: Path, *, is_saved: bool = False) -> PermissionRule | None:

@@ -21,6 +21,8 @@ from tests.support.rows import rows
 
 NESTED = "A nested command in this command can't be checked before it runs"
 APPROVAL = "This command requires approval"
+QUOTED = "Quoted text in this command can't be checked before it runs"
+VARIABLE = "A variable in this command can't be checked before it runs"
 OPERATORS = "This command uses shell operators that require approval for safety"
 
 BACKGROUND = (
@@ -92,7 +94,13 @@ def trust(home: Path, folder: Path) -> None:
         "ls sub > /dev/null 2>&1",
         "test -f /etc/hostname",
         "ls 2>&1",
-        "for i in a b; do echo $i; done",
+        "for i in a b; do echo x; done",
+        "cat <<'E'\n$(make)\nE",
+        "[[ -f a.txt ]] && ls",
+        "TZ=UTC CI=1 ls",
+        "x=1 && ls",
+        "command ls",
+        "builtin echo hi",
         "if test -f a.txt; then cat a.txt; fi",
         "echo 'rm -rf /; $(id) `id`'",
         "timeout 5 ls",
@@ -117,14 +125,25 @@ def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str
         ("ls | tee f", many("tee f")),
         ("ls $(make)", NESTED),
         ("ls `make`", NESTED),
-        ('echo "$(make)"', NESTED),
+        ('echo "$(make)"', QUOTED),
+        ("echo FOO=$FOO", VARIABLE),
+        ("echo $PATH", VARIABLE),
+        ("echo ${FOO}", "A variable in braces in this command can't be checked before it runs"),
+        ("x=1; echo $x", "A variable set in this command can't be checked before it runs"),
+        ("for i in a b; do echo $i; done", VARIABLE),
+        ("case x in x) ls;; esac", "A case statement in this command can't be checked before it runs"),
+        ("echo a\\ b", "Contains backslash-escaped whitespace"),
+        ("echo {1..3}", "A brace pattern in this command can't be checked before it runs"),
+        ("eval ls", "'eval' evaluates arguments as shell code"),
+        ("ls &&", "Parse error"),
+        ("PYTHONPATH=1 ls", APPROVAL),
         ("cat <(make)", "A command used as a file in this command can't be checked before it runs"),
         ("(make)", OPERATORS),
-        ("f() { ls; }; f", OPERATORS),
+        ("f() { ls; }; f", "A function definition in this command can't be checked before it runs"),
         ("cat <<E\n$(make)\nE", "Heredoc with unquoted delimiter undergoes shell expansion"),
         ("cat {a,b}.txt", "Brace expansion"),
-        ("cat $'\\x2fetc'", OPERATORS),
-        ("echo 'unclosed", OPERATORS),
+        ("cat $'\\x2fetc'", "Text with escape codes in this command can't be checked before it runs"),
+        ("echo 'unclosed", "Parse error"),
         ("{ ls; }", "A group in braces or double parentheses in this command can't be checked before it runs"),
         ("FOO=1 ls", APPROVAL),
         ("PATH=/tmp/ls", APPROVAL),
@@ -144,7 +163,7 @@ def test_looking_needs_no_leave(tree: Path, desk: Desk, home: Path, command: str
         ("find -L . -name x", APPROVAL),
         ("diff -r sub elsewhere", APPROVAL),
         ("wc --files0-from=list", APPROVAL),
-        ("cat $X", "Contains simple_expansion"),
+        ("cat $X", VARIABLE),
         (
             "find . -delete",
             "find with '-delete' executes commands or modifies files — cannot be auto-allowed by a Bash(find:*) "
@@ -218,7 +237,8 @@ def test_redirections_are_writes(tree: Path, desk: Desk, home: Path) -> None:
         assert bash(edits, desk, command) == ""
     for command in ("echo hi > /tmp/zz", "echo hi > elsewhere/zz", "cd sub; echo hi > ../../zz"):
         assert "The path is outside the working directories" in bash(edits, desk, command)
-    assert bash(edits, desk, "echo hi > $X") == "Contains simple_expansion"
+    assert bash(edits, desk, "echo hi > $X") == VARIABLE
+    assert bash(edits, desk, "echo hi > ~/x") == "Shell expansion syntax in paths requires manual approval"
     assert "needs approval" in bash(edits, desk, "echo hi > .git/config")
     assert bash(edits, desk, "cat < /etc/passwd").startswith("Input redirection from '/etc/passwd' was blocked. ")
     assert "outside the working directories" in bash(edits, desk, "echo hi > elsewhere/../f.txt")
@@ -269,8 +289,8 @@ def test_a_rule_allows_what_it_names(tree: Path, desk: Desk, home: Path, command
         ("make\nperl -e 1", many("perl -e 1")),
         ("make \\\n; perl -e 1", many("perl -e 1")),
         ("make $(perl -e 1)", NESTED),
-        ('make "`perl -e 1`"', NESTED),
-        ("make ${X:-$(id)}", OPERATORS),
+        ('make "`perl -e 1`"', QUOTED),
+        ("make ${X:-$(id)}", "A variable in braces in this command can't be checked before it runs"),
         ("make <(perl -e 1)", "A command used as a file in this command can't be checked before it runs"),
         ("make <<E\n$(id)\nE", "Heredoc with unquoted delimiter undergoes shell expansion"),
         ("if make; then perl -e 1; fi", many("perl -e 1")),
