@@ -46,9 +46,10 @@ ORDER: dict[str, str] = {
     ),
     "claude_cli": (
         "flags instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
-        "control settings usage < options < models/anthropic models/fallback permissions/harmless stream tools/bash "
-        "tools/read tools/ripgrep tools/skill < permissions/commands tools/edit tools/search < permissions/decide "
-        "tools/__init__ < hooks < toolbox < conversation < session < main < __main__"
+        "control settings usage < models/attempts models/fallback options < models/wire permissions/harmless stream "
+        "tools/bash tools/read tools/ripgrep tools/skill < models/clouds models/openai permissions/commands tools/edit "
+        "tools/search < models/anthropic permissions/decide tools/__init__ < hooks models/choice < toolbox < "
+        "conversation < session < main < __main__"
     ),
     "cli": (
         "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "
@@ -86,15 +87,17 @@ ORDER: dict[str, str] = {
 
 # library -> the only files that may import it: a folder, or a file by its path
 DOORS: dict[str, str] = {
-    "anthropic": "claude_cli/models/anthropic",
+    "anthropic": "claude_cli/models/clouds",
     "dbos": "queue/engine",
     "dotenv": "config/envrc config/settings",
     "fcntl": "queue/repos/remote state/inbox state/lock system",
     "git": "git/command",
-    "httpx2": "claude_cli/models/anthropic",
+    "httpx2": "claude_cli/models/clouds claude_cli/models/openai claude_cli/models/wire",
     "jinja2": "run/prompts",
     "jsonschema": "claude_cli/schemas",
+    "openai": "claude_cli/models/openai",
     "orjson": "core/ndjson",
+    "pathspec": "claude_cli/permissions/rules",
     "platformdirs": "config/paths",
     "psutil": "system",
     "rich": "ui dashboard",  # both build what people see; only ui/terminal writes it
@@ -105,6 +108,8 @@ DOORS: dict[str, str] = {
     "termios": "ui",
     "threading": "claude_cli queue system ui provider dashboard/actions dashboard/lines dashboard/screen",
     "tomli_w": "config",
+    "tree_sitter": "claude_cli/shell",
+    "tree_sitter_bash": "claude_cli/shell",
     "typer": "cli",
     "yaml": "core/goal",
 }

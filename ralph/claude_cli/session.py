@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from ralph.claude_cli import instructions
@@ -16,9 +15,10 @@ from ralph.claude_cli.conversation import STOP_HOOKS_BLOCK, Conversation, Dialog
 from ralph.claude_cli.desk import Desk, Tool
 from ralph.claude_cli.hooks import Hooks, from_harness, from_settings
 from ralph.claude_cli.instructions import available, listing
-from ralph.claude_cli.models.base import Model, resolve
+from ralph.claude_cli.models.base import bare
+from ralph.claude_cli.models.choice import open_model
 from ralph.claude_cli.models.fallback import ModelChain
-from ralph.claude_cli.models.scripted import PREFIX, scripted
+from ralph.claude_cli.models.scripted import PREFIX
 from ralph.claude_cli.options import Options
 from ralph.claude_cli.permissions.decide import Permissions, gather
 from ralph.claude_cli.stdio import JsonOutput, ResultOutput, Stdin, StreamOutput, TextOutput
@@ -100,7 +100,7 @@ class Session:
             "output_style": "default",
             "available_output_styles": ["default"],
             "models": [{"value": setting.model, "resolvedModel": setting.model, "displayName": setting.model}],
-            "account": {"apiProvider": "firstParty"},
+            "account": {"apiProvider": self.conversation.model.provider},
             "pid": os.getpid(),
             "claude_code_version": VERSION,
             "current_permission_mode": setting.permission_mode,
@@ -118,7 +118,9 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     home = Path(environment.get("HOME", "/"))
     own_environment = options.settings.for_itself(environment)
     wanted = options.model or own_environment.get("ANTHROPIC_MODEL", "") or options.settings.model
-    model = ModelChain(*(open_model(name, options, own_environment) for name in (wanted, *options.fallback_models)))
+    model = ModelChain(
+        *(open_model(name, own_environment, options.effort) for name in (wanted, *options.fallback_models))
+    )
     if options.max_dollars is not None and _price(model.name, usage.Tokens()) is None:
         raise RalphError(f"--max-budget-usd can't be enforced: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)
@@ -195,22 +197,8 @@ def advise(line: str) -> None:
     tell(f"ralph-claude: {line}")
 
 
-def open_model(wanted: str, options: Options, environment: Mapping[str, str]) -> Model:
-    """The model that was asked for, ready but not yet asked."""
-    name = resolve(wanted, environment)
-    if name.startswith(PREFIX):
-        return scripted(name, environment.get("RALPH_ITERATION", ""))
-    if find_spec("anthropic") is None:
-        raise RalphError(
-            "the anthropic package is missing; in a clone of ralph, install it with: pip install '.[models]'"
-        )
-    from ralph.claude_cli.models.anthropic import open_model as open_anthropic
-
-    return open_anthropic(name, environment, options.effort)
-
-
 def _price(model: str, tokens: usage.Tokens) -> float | None:
-    return 0.0 if model.startswith(PREFIX) else usage.shipped().dollars(model, tokens)
+    return 0.0 if model.startswith(PREFIX) else usage.shipped().dollars(bare(model), tokens)
 
 
 def _output(options: Options) -> ResultOutput:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ralph.claude_cli.models.base import Model
+from ralph.claude_cli.models.base import Model, bare
 from ralph.core.usage import Tokens, canonical
 
 
@@ -79,8 +79,8 @@ def _page(model: Model, spent: Spent) -> Mapping[str, object]:
         "thinkingTokens": 0,
         "cacheCreationEphemeral5mInputTokens": 0,
         "cacheCreationEphemeral1hInputTokens": 0,
-        "canonicalModel": canonical(model.name),
-        "provider": "firstParty",
+        "canonicalModel": canonical(bare(model.name)),
+        "provider": model.provider,
         "costBasis": "unknown" if spent.dollars is None else "list",
     }
 

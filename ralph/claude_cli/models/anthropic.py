@@ -1,18 +1,11 @@
-"""Anthropic's models through the official SDK: streaming, prompt caching, thinking and retries.
+"""Anthropic's models: how they are asked, and what their streams say. `wire` and `clouds` lead to them."""
 
-Importing the SDK takes 1.7 s (2.8.0), more than a whole session of the real claude, so it waits for the first request.
-"""
-
-import functools
-import gc
-import importlib
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
 
 from ralph.claude_cli.models import base, faults
+from ralph.claude_cli.models.attempts import NoMessage, Patience
 from ralph.claude_cli.models.base import (
     Block,
     MessageEnd,
@@ -20,28 +13,25 @@ from ralph.claude_cli.models.base import (
     ModelError,
     ModelRequest,
     ModelSaid,
+    Provider,
     QuotaTold,
-    Retrying,
     Started,
     Thinking,
     Traits,
     Utterance,
+    provider_of,
+    skips,
 )
-from ralph.claude_cli.models.faults import ApiKey, FaultKind, ModelFault, find_key
+from ralph.claude_cli.models.faults import ApiKey, Endpoint, FaultKind, ModelFault, find_key
+from ralph.claude_cli.models.wire import HttpWire, Wire
 from ralph.core import ndjson
 from ralph.core.usage import Tokens
 
-if TYPE_CHECKING:
-    import anthropic
-
 _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
 
-_RETRIES = 10
-_TIMEOUT_MS = 600_000
 _MOST_THINKING = 31_999
 """What claude asks of a model that thinks by budget, unless MAX_THINKING_TOKENS says otherwise (2.1.325)."""
 _CACHED = {"cache_control": {"type": "ephemeral"}}
-_SUBSCRIBER = {"anthropic-beta": "oauth-2025-04-20"}
 _NO_KEY = ModelError(
     "Not logged in · Please run /login",
     "authentication_failed",
@@ -122,9 +112,7 @@ class Manner:
     thinking: int | None
     """MAX_THINKING_TOKENS; only for models with a thinking budget."""
 
-    retries: int
-    timeout: float
-    base_url: str
+    patience: Patience
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str], effort: str) -> "Manner":
@@ -132,21 +120,24 @@ class Manner:
         return cls(
             effort or environment.get("CLAUDE_CODE_EFFORT_LEVEL", ""),
             int(thinking[:9]) if thinking.isascii() and thinking.isdigit() else None,
-            _number(environment, "CLAUDE_CODE_MAX_RETRIES", _RETRIES),
-            _number(environment, "API_TIMEOUT_MS", _TIMEOUT_MS) / 1000,
-            environment.get("ANTHROPIC_BASE_URL", ""),
+            Patience.from_environment(environment),
         )
 
 
 class AnthropicModel:
-    """One model of Anthropic's, or of the server at ANTHROPIC_BASE_URL."""
+    """One model of Anthropic's, behind whatever wire leads to it."""
 
-    def __init__(self, name: str, key: ApiKey, manner: Manner) -> None:
+    def __init__(self, name: str, key: ApiKey, manner: Manner, wire: Wire, where: Endpoint) -> None:
         self.name = name
         self._key = key
         self._manner = manner
-        self._client: anthropic.Anthropic | None = None
+        self._wire = wire
+        self._where = where
         self._quota: Mapping[str, object] | None = None
+
+    @property
+    def provider(self) -> Provider:
+        return self._where.provider
 
     @property
     def traits(self) -> Traits:
@@ -157,72 +148,24 @@ class AnthropicModel:
         return self._key.source
 
     def ask(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
-        """Stream one message; a fault that may pass is tried again, as long as nothing of the message was said."""
+        """Stream one message."""
         if self._key.kind == "none":
             raise _NO_KEY
-        attempt, said = 0, False
-        while not cancelled.is_set():
-            try:
-                for utterance in self._stream(request, cancelled):
-                    said = said or isinstance(utterance, ModelSaid)
-                    yield utterance
-                return
-            except _Failed as failed:
-                fault = failed.fault
-            if said or attempt >= self._manner.retries or not fault.is_worth_another_try:
-                yield from self._told(fault.quota)
-                raise faults.worded(fault, self.name, _host(self._manner.base_url))
-            attempt += 1
-            delay = faults.delay_ms(fault, attempt, time.monotonic() % 1)
-            yield Retrying(attempt, self._manner.retries, delay, fault.status, fault.word)
-            cancelled.wait(delay / 1000)
+        try:
+            yield from self._manner.patience.ask(lambda: self._stream(request, cancelled), cancelled)
+        except NoMessage as failed:
+            yield from self._told(failed.fault.quota)
+            raise faults.worded(failed.fault, self.name, self._where) from failed
 
     def _stream(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
-        _load_sdk()
-        import anthropic
-        import httpx2
-
-        by_subscription = self._key.kind == "subscription"
         assembly = Assembly(self.name)
-        try:
-            with self._opened(request) as stream:
-                for event in stream:
-                    if cancelled.is_set():
-                        return
-                    yield from assembly.feed(event.to_dict())
-                if by_subscription:
-                    yield from self._told(faults.quota(dict(stream.response.headers)))
-        except anthropic.APIStatusError as error:
-            raise _Failed(_fault_of(error, by_subscription)) from error
-        except anthropic.APITimeoutError as error:
-            raise _Failed(ModelFault(FaultKind.TIMED_OUT)) from error
-        except anthropic.APIConnectionError as error:
-            raise _Failed(ModelFault(_kind_of(error))) from error
-        except httpx2.TimeoutException as error:  # in the middle of a message the SDK does not translate
-            raise _Failed(ModelFault(FaultKind.TIMED_OUT)) from error
-        except httpx2.HTTPError as error:
-            raise _Failed(ModelFault(FaultKind.BROKEN_OFF)) from error
+        for event in self._wire.events(self._parameters(request)):
+            if cancelled.is_set():
+                return
+            yield from assembly.feed(event)
+        yield from self._told(self._wire.quota)
         if not assembly.is_complete:
-            raise _Failed(ModelFault(FaultKind.BROKEN_OFF))
-
-    def _opened(self, request: ModelRequest) -> "anthropic.Stream[anthropic.types.RawMessageStreamEvent]":
-        create = cast("Any", self._connected().messages.create)  # its overloads want what only a literal call can show
-        return create(**self._parameters(request))
-
-    def _connected(self) -> "anthropic.Anthropic":
-        import anthropic
-
-        if self._client is None:
-            by_api_key = self._key.kind == "api-key"
-            self._client = anthropic.Anthropic(
-                api_key=self._key.secret if by_api_key else None,
-                auth_token=None if by_api_key else self._key.secret,
-                base_url=self._manner.base_url or None,
-                timeout=self._manner.timeout,
-                max_retries=0,  # the SDK would wait silently, but readers of our stream should know
-                default_headers=_SUBSCRIBER if self._key.kind == "subscription" else None,
-            )
-        return self._client
+            raise NoMessage(ModelFault(FaultKind.BROKEN_OFF))
 
     def _told(self, info: Mapping[str, object] | None) -> Iterator[QuotaTold]:
         """Report the quota when it changes."""
@@ -258,45 +201,25 @@ class AnthropicModel:
 
 
 def open_model(name: str, environment: Mapping[str, str], effort: str) -> Model:
-    """The model as the environment wants it asked."""
-    return AnthropicModel(name, find_key(environment), Manner.from_environment(environment, effort))
+    """The model as the environment wants it asked, at the provider that the environment names."""
+    manner = Manner.from_environment(environment, effort)
+    provider = provider_of(environment)
+    if provider != "firstParty":
+        from ralph.claude_cli.models.clouds import open_cloud
+
+        wire = open_cloud(provider, environment, manner.patience.timeout)
+        return AnthropicModel(
+            name, ApiKey("bearer"), manner, wire, Endpoint(provider, skips=skips(environment, provider))
+        )
+    key, url = find_key(environment), environment.get("ANTHROPIC_BASE_URL", "")
+    wire = HttpWire(key, url, manner.patience.timeout, custom_headers(environment))
+    return AnthropicModel(name, key, manner, wire, Endpoint("firstParty", gateway=_host(url)))
 
 
-@functools.cache
-def _load_sdk() -> None:
-    """Import the SDK with the collector at rest: an eighth less to wait (measured on 2.8.0)."""
-    gc.disable()
-    try:
-        importlib.import_module("anthropic")
-    finally:
-        gc.enable()
-
-
-class _Failed(Exception):
-    """A request brought no message."""
-
-    def __init__(self, fault: ModelFault) -> None:
-        super().__init__(fault)
-        self.fault = fault
-
-
-def _fault_of(error: "anthropic.APIStatusError", by_subscription: bool) -> ModelFault:
-    body = ndjson.mapping(ndjson.mapping(error.body).get("error"))
-    kind = ndjson.text(body.get("type"))
-    # An error in the middle of a stream arrives under status 200.
-    status = error.status_code if error.status_code >= 400 else 529 if kind == "overloaded_error" else 500
-    message = ndjson.text(body.get("message")) or error.message
-    return ModelFault(FaultKind.ANSWERED, status, kind, message, dict(error.response.headers), by_subscription)
-
-
-def _kind_of(error: BaseException | None) -> FaultKind:
-    while error is not None:
-        if isinstance(error, ConnectionRefusedError):
-            return FaultKind.REFUSED
-        if "Connection refused" in str(error):
-            return FaultKind.REFUSED
-        error = error.__cause__ or error.__context__
-    return FaultKind.UNREACHABLE
+def custom_headers(environment: Mapping[str, str]) -> dict[str, str]:
+    """The headers of ANTHROPIC_CUSTOM_HEADERS: one `Name: value` a line."""
+    lines = (line.partition(":") for line in environment.get("ANTHROPIC_CUSTOM_HEADERS", "").splitlines())
+    return {name.strip().lower(): value.strip() for name, colon, value in lines if colon and name.strip()}
 
 
 def _host(url: str) -> str:
@@ -319,8 +242,3 @@ def _cached_messages(messages: Sequence[Mapping[str, object]]) -> list[Mapping[s
             for message in messages[-1:]
         ),
     ]
-
-
-def _number(environment: Mapping[str, str], name: str, default: int) -> int:
-    said = environment.get(name, "")
-    return int(said[:9]) if said.isascii() and said.isdigit() else default

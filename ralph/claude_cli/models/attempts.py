@@ -13,7 +13,7 @@ _RETRIES = 10
 _TIMEOUT_MS = 600_000
 
 
-class Failed(Exception):
+class NoMessage(Exception):
     """A request brought no message."""
 
     def __init__(self, fault: ModelFault) -> None:
@@ -36,7 +36,7 @@ class Patience:
         )
 
     def ask(self, stream: Callable[[], Iterator[Utterance]], cancelled: threading.Event) -> Iterator[Utterance]:
-        """Stream one message; retry a fault that may pass, unless a part of the message was said. Raise Failed."""
+        """Stream one message; retry a fault that may pass, unless a part of the message was said. Raise NoMessage."""
         attempt, said = 0, False
         while not cancelled.is_set():
             try:
@@ -44,10 +44,10 @@ class Patience:
                     said = said or isinstance(utterance, ModelSaid)
                     yield utterance
                 return
-            except Failed as failed:
+            except NoMessage as failed:
                 fault = failed.fault
             if said or attempt >= self.retries or not fault.is_worth_another_try:
-                raise Failed(fault)
+                raise NoMessage(fault)
             attempt += 1
             delay = faults.delay_ms(fault, attempt, time.monotonic() % 1)
             yield Retrying(attempt, self.retries, delay, fault.status, fault.word)

@@ -19,6 +19,27 @@ ALIASES: Mapping[str, str] = {
 }
 DEFAULT = "opus"
 _NAMED = re.compile(r"claude-([a-z]+)-(\d+(?:-\d+)?)")
+Provider = Literal["firstParty", "bedrock", "vertex", "foundry", "openai"]
+_CLOUDS: Mapping[Provider, str] = {
+    "bedrock": "CLAUDE_CODE_USE_BEDROCK",
+    "foundry": "CLAUDE_CODE_USE_FOUNDRY",
+    "vertex": "CLAUDE_CODE_USE_VERTEX",
+}
+"""The variable that chooses the provider; the first one that is set counts (2.1.325)."""
+
+_THERE: Mapping[Provider, Mapping[str, str]] = {
+    "bedrock": {"haiku": "claude-haiku-4-5-20251001-v1:0", "sonnet": "claude-sonnet-4-5-20250929-v1:0"},
+    "foundry": {"haiku": "claude-haiku-4-5", "opus": "claude-opus-4-6", "sonnet": "claude-sonnet-4-5"},
+    "vertex": {"haiku": "claude-haiku-4-5@20251001", "sonnet": "claude-sonnet-4-5@20250929"},
+}
+"""The models behind aliases where they are others than Anthropic's own (2.1.325)."""
+
+_DEFAULTS: Mapping[Provider, str] = {"foundry": "sonnet"}
+_GEOGRAPHIES = {"us-gov-": "us-gov", "us-": "us", "eu-": "eu", "ap-": "apac"}
+_VENDOR = re.compile(r"^openai:|^([a-z-]+\.)?anthropic\.|@\d{8}$|(-\d{8})?-v\d+:\d+$")
+OPENAI = "openai:"
+"""The prefix of a model behind an OpenAI-compatible endpoint."""
+
 Thinks = Literal["adaptive", "budget", "unknown"]
 
 
@@ -136,6 +157,11 @@ class Model(Protocol):
         ...
 
     @property
+    def provider(self) -> Provider:
+        """Who runs it, in claude's words."""
+        ...
+
+    @property
     def traits(self) -> Traits: ...
 
     @property
@@ -192,21 +218,63 @@ MODELS: Mapping[str, ModelEntry] = {
 }
 
 
+def is_set(environment: Mapping[str, str], name: str) -> bool:
+    """Tell whether the variable says yes, as claude reads it."""
+    return environment.get(name, "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def provider_of(environment: Mapping[str, str]) -> Provider:
+    """Where Anthropic's models are asked."""
+    for provider, name in _CLOUDS.items():
+        if is_set(environment, name):
+            return provider
+    return "firstParty"
+
+
+def skips(environment: Mapping[str, str], provider: str) -> bool:
+    """Tell whether a gateway in between has the provider's credentials."""
+    return is_set(environment, f"CLAUDE_CODE_SKIP_{provider.upper()}_AUTH")
+
+
+def region_of(provider: str, model: str, environment: Mapping[str, str]) -> str:
+    """The provider's region for a model."""
+    if provider == "bedrock":
+        return environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+    family = "_".join(bare(model).removeprefix("claude-").upper().split("-"))
+    name, _, version = family.partition("_")
+    own = environment.get(f"VERTEX_REGION_CLAUDE_{version}_{name}") or environment.get(f"VERTEX_REGION_CLAUDE_{family}")
+    return own or environment.get("CLOUD_ML_REGION") or "us-east5"
+
+
 def resolve(model: str, environment: Mapping[str, str]) -> str:
     """The id that `model` stands for; nothing at all stands for ANTHROPIC_MODEL, else for the default."""
-    wanted = (model or environment.get("ANTHROPIC_MODEL", "") or DEFAULT).removesuffix("[1m]")
-    alias = DEFAULT if wanted == "default" else wanted
+    provider = provider_of(environment)
+    default = _DEFAULTS.get(provider, DEFAULT)
+    wanted = (model or environment.get("ANTHROPIC_MODEL", "") or default).removesuffix("[1m]")
+    alias = default if wanted == "default" else wanted
     if alias not in ALIASES:
         return wanted
-    return environment.get(f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL", "") or ALIASES[alias]
+    if own := environment.get(f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL", ""):
+        return own
+    found = _THERE.get(provider, {}).get(alias, ALIASES[alias])
+    if provider != "bedrock":
+        return found
+    region = region_of(provider, found, environment)
+    place = next((name for begin, name in _GEOGRAPHIES.items() if region.startswith(begin)), "global")
+    return f"{place}.anthropic.{found}"
 
 
 def display_name(model: str) -> str:
     """The name as claude shows it: Sonnet 5.5; of a stranger, its id."""
-    match = _NAMED.fullmatch(canonical(model))
+    match = _NAMED.fullmatch(canonical(bare(model)))
     return f"{match[1].capitalize()} {match[2].replace('-', '.')}" if match else model
 
 
 def entry(model: str) -> ModelEntry:
     """What is known of the model; of a stranger, only what any model can be expected to do."""
-    return MODELS.get(canonical(model), ModelEntry())
+    return MODELS.get(canonical(bare(model)), ModelEntry())
+
+
+def bare(model: str) -> str:
+    """The name without what a provider adds to it."""
+    return _VENDOR.sub("", model)

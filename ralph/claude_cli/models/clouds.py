@@ -5,9 +5,9 @@ Importing the SDK takes 1.7 s (anthropic 2.8), so it waits for the first request
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ralph.claude_cli.models.attempts import Failed, unreached
+from ralph.claude_cli.models.attempts import NoMessage, unreached
 from ralph.claude_cli.models.base import region_of, skips
 from ralph.claude_cli.models.faults import FaultKind, ModelFault
 from ralph.claude_cli.models.wire import Event, refused, told_in_stream
@@ -15,7 +15,7 @@ from ralph.core import ndjson
 from ralph.core.errors import RalphError
 
 if TYPE_CHECKING:
-    import anthropic
+    from anthropic import APIStatusError
 
 _NEEDS = {"bedrock": "boto3", "vertex": "google.auth"}
 """What the SDK imports for the provider, beside itself."""
@@ -39,22 +39,19 @@ class CloudWire:
         region = region_of(self._provider, str(parameters["model"]), self._environment)
         try:
             self._client = self._client or self._open(region)
-            create = cast("Any", self._client.messages.create)  # its overloads want what only a literal call can show
-            with create(**parameters) as stream:
+            with self._client.messages.create(**parameters) as stream:
                 for event in stream:
                     yield event.to_dict()
         except anthropic.APIStatusError as error:
-            raise Failed(_fault_of(error)) from error
+            raise NoMessage(_fault_of(error)) from error
         except (anthropic.APITimeoutError, httpx2.TimeoutException) as error:
-            raise Failed(ModelFault(FaultKind.TIMED_OUT)) from error
+            raise NoMessage(ModelFault(FaultKind.TIMED_OUT)) from error
         except anthropic.APIConnectionError as error:
-            raise Failed(unreached(error)) from error
+            raise NoMessage(unreached(error)) from error
         except (httpx2.HTTPError, httpx2.StreamError) as error:  # in the middle of a message the SDK does not translate
-            raise Failed(ModelFault(FaultKind.BROKEN_OFF)) from error
-        except Failed:
-            raise
-        except Exception as error:  # of boto3, google.auth, and whatever a broken stream makes of the SDK
-            raise Failed(_of_credentials(self._provider, error)) from error
+            raise NoMessage(ModelFault(FaultKind.BROKEN_OFF)) from error
+        except _unforeseen(self._provider) as error:
+            raise NoMessage(_of_credentials(self._provider, error)) from error
 
     def _open(self, region: str) -> object:
         import anthropic
@@ -72,8 +69,8 @@ class CloudWire:
             case _:
                 return self._foundry(more)
 
-    def _bedrock(self, region: str, more: dict[str, Any]) -> "anthropic.AnthropicBedrock":
-        import anthropic
+    def _bedrock(self, region: str, more: dict[str, Any]) -> object:
+        from anthropic.lib.bedrock import AnthropicBedrock
 
         said = self._environment.get
         token = said("AWS_BEARER_TOKEN_BEDROCK")
@@ -89,36 +86,36 @@ class CloudWire:
                 "aws_profile": said("AWS_PROFILE"),
             }
         url = said("ANTHROPIC_BEDROCK_BASE_URL") or None
-        return anthropic.AnthropicBedrock(aws_region=region, base_url=url, **keys, **more)
+        return AnthropicBedrock(aws_region=region, base_url=url, **keys, **more)
 
-    def _vertex(self, region: str, more: dict[str, Any]) -> "anthropic.AnthropicVertex":
-        import anthropic
+    def _vertex(self, region: str, more: dict[str, Any]) -> object:
+        from anthropic.lib.vertex import AnthropicVertex
 
         said = self._environment.get
         names = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
         project = next(filter(None, map(said, names)), "")
         token = (said("ANTHROPIC_AUTH_TOKEN") or "none") if skips(self._environment, "vertex") else None
         if token and not project:
-            raise Failed(ModelFault(FaultKind.MISCONFIGURED, message=_NO_PROJECT))
+            raise NoMessage(ModelFault(FaultKind.MISCONFIGURED, message=_NO_PROJECT))
         url = said("ANTHROPIC_VERTEX_BASE_URL") or None
         given: dict[str, Any] = {"project_id": project} if project else {}
-        return anthropic.AnthropicVertex(region=region, base_url=url, access_token=token, **given, **more)
+        return AnthropicVertex(region=region, base_url=url, access_token=token, **given, **more)
 
-    def _foundry(self, more: dict[str, Any]) -> "anthropic.AnthropicFoundry":
+    def _foundry(self, more: dict[str, Any]) -> object:
         import anthropic
 
         said = self._environment.get
         url, resource = said("ANTHROPIC_FOUNDRY_BASE_URL"), said("ANTHROPIC_FOUNDRY_RESOURCE")
         if url and resource:
-            raise Failed(ModelFault(FaultKind.MISCONFIGURED, message="baseURL and resource are mutually exclusive"))
+            raise NoMessage(ModelFault(FaultKind.MISCONFIGURED, message="baseURL and resource are mutually exclusive"))
         if not url and not resource:
-            raise Failed(ModelFault(FaultKind.MISCONFIGURED, message=_NO_RESOURCE))
+            raise NoMessage(ModelFault(FaultKind.MISCONFIGURED, message=_NO_RESOURCE))
         token = said("ANTHROPIC_FOUNDRY_AUTH_TOKEN") or ""
         if skips(self._environment, "foundry"):
             token = said("ANTHROPIC_AUTH_TOKEN") or "none"
         key = said("ANTHROPIC_FOUNDRY_API_KEY") if not token else None
         if not key and not token:
-            raise Failed(ModelFault(FaultKind.NO_CREDENTIALS, type="foundry", message=_NO_AZURE))
+            raise NoMessage(ModelFault(FaultKind.NO_CREDENTIALS, type="foundry", message=_NO_AZURE))
         keys: dict[str, Any] = {"azure_ad_token_provider": lambda: token} if token else {"api_key": key}
         url = url or f"https://{resource}.services.ai.azure.com/anthropic/"
         return anthropic.AnthropicFoundry(base_url=url, **keys, **more)
@@ -159,10 +156,26 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def _fault_of(error: "anthropic.APIStatusError") -> ModelFault:
+def _fault_of(error: "APIStatusError") -> ModelFault:
     if error.status_code < 400:  # in the middle of a stream
         return told_in_stream(ndjson.mapping(error.body))
     return refused(error.status_code, error.response.text, dict(error.response.headers))
+
+
+def _unforeseen(provider: str) -> tuple[type[Exception], ...]:
+    """What finding credentials may raise, and what a broken stream makes of the SDK."""
+    known: tuple[type[Exception], ...] = (LookupError, ValueError, TypeError, AttributeError, RuntimeError, OSError)
+    match provider:
+        case "bedrock":
+            from botocore.exceptions import BotoCoreError  # pyright: ignore[reportMissingTypeStubs] - boto3 ships none
+
+            return (BotoCoreError, *known)
+        case "vertex":
+            from google.auth.exceptions import GoogleAuthError
+
+            return (GoogleAuthError, *known)
+        case _:
+            return known
 
 
 def _of_credentials(provider: str, error: Exception) -> ModelFault:

@@ -14,6 +14,7 @@ from ralph.claude_cli.models.base import (
     ModelError,
     ModelRequest,
     ModelSaid,
+    Provider,
     Retrying,
     Traits,
     Utterance,
@@ -39,6 +40,10 @@ class ModelChain:
     @property
     def name(self) -> str:
         return self._models[0].name
+
+    @property
+    def provider(self) -> Provider:
+        return self.current.provider
 
     @property
     def traits(self) -> Traits:

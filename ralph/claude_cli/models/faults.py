@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
-from ralph.claude_cli.models.base import ModelError
+from ralph.claude_cli.models.base import ModelError, Provider
 from ralph.core import ndjson
 
 _FIRST_DELAY = 500.0
@@ -20,6 +20,30 @@ _LONGEST_WAIT = 60.0
 
 _WINDOWS = {"five_hour": "5-hour", "seven_day": "weekly", "seven_day_opus": "Opus weekly"}
 _QUOTA = "anthropic-ratelimit-unified-"
+_CREDENTIALS = {"bedrock": "AWS", "vertex": "Google Cloud", "foundry": "Azure"}
+_REFRESH: Mapping[Provider, tuple[str, str, str]] = {
+    "bedrock": (
+        "AWS",
+        "your AWS credentials (SSO sign-in, access keys, API key or proxy token)",
+        "AWS permissions and model access",
+    ),
+    "vertex": (
+        "Google Cloud",
+        "your Google Cloud credentials (gcloud auth application-default login)",
+        "GCP IAM permissions and Vertex AI model access",
+    ),
+    "foundry": (
+        "Microsoft Foundry",
+        "your Foundry credential (ANTHROPIC_FOUNDRY_AUTH_TOKEN, ANTHROPIC_FOUNDRY_API_KEY, Azure sign-in for Entra, or "
+        "your proxy token)",
+        "access to the Foundry resource",
+    ),
+}
+"""Whose login failed, what to refresh, and what else to look at (2.1.325)."""
+
+_SKIPPED: Mapping[Provider, str] = {
+    "vertex": "the gateway token provided via ANTHROPIC_AUTH_TOKEN/ANTHROPIC_CUSTOM_HEADERS"
+}
 
 
 class FaultKind(Enum):
@@ -30,11 +54,13 @@ class FaultKind(Enum):
     REFUSED = "refused"
     UNREACHABLE = "unreachable"
     BROKEN_OFF = "broken off"
+    NO_CREDENTIALS = "no credentials"
+    MISCONFIGURED = "misconfigured"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFault:
-    """One request that brought no message; `status` and what follows only where the API answered."""
+    """One request that brought no message; `status` and headers only where the API answered."""
 
     kind: FaultKind
     status: int | None = None
@@ -54,6 +80,8 @@ class ModelFault:
 
     @property
     def is_worth_another_try(self) -> bool:
+        if self.kind in (FaultKind.NO_CREDENTIALS, FaultKind.MISCONFIGURED):
+            return False
         if self.status is None:
             return True
         if self.status == 429:
@@ -108,12 +136,44 @@ def quota(headers: Mapping[str, str], status: int | None = None) -> Mapping[str,
     return info | {"isUsingOverage": False}
 
 
-def worded(fault: ModelFault, model: str, gateway: str) -> ModelError:
-    """The fault as the session's last word; `gateway` is the host that was asked, empty for Anthropic's own."""
-    if fault.kind is not FaultKind.ANSWERED:
-        return _unheard(fault.kind)
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model was asked."""
+
+    provider: Provider
+    gateway: str = ""
+    """The host, if it is not Anthropic's own."""
+
+    skips: bool = False
+    """A gateway has the credentials."""
+
+
+def worded(fault: ModelFault, model: str, place: Endpoint) -> ModelError:
+    """The fault as the session's last word."""
+    match fault.kind:
+        case FaultKind.ANSWERED:
+            return _refused(fault, model, place)
+        case FaultKind.NO_CREDENTIALS:
+            whose = _CREDENTIALS[fault.type]
+            said = f"Could not load {whose} credentials · {fault.message}. Check or refresh your {whose} credentials"
+            return ModelError(f"API Error: {said} and try again.", "cloud_credential_error")
+        case FaultKind.MISCONFIGURED:
+            return ModelError(f"API Error: {fault.message}", "unknown")
+        case _:
+            return _unheard(fault.kind)
+
+
+def _refused(fault: ModelFault, model: str, place: Endpoint) -> ModelError:
     facts: dict[str, object] = {"api_error_type": fault.type or "api_error"}
-    text, error, reason = _answered(fault, model, gateway)
+    text, error, reason = _answered(fault, model, place.gateway)
+    if fault.status in (401, 403) and place.provider in _REFRESH:
+        refresh = _SKIPPED.get(place.provider, "") if place.skips else ""
+        whose, own, check = _REFRESH[place.provider]
+        text = (
+            f"{whose} authentication failed · refresh {refresh or own} and retry · if credentials are current, check "
+        )
+        text += f"{check} · API Error: {fault.status} {fault.message}"
+        facts["api_error"] = "provider_credentials"
     if fault.is_used_up:
         facts["api_error"] = "usage_limit_reached"
     return ModelError(text, error, status=fault.status, terminal_reason=reason, **facts)
@@ -138,7 +198,7 @@ def _answered(fault: ModelFault, model: str, gateway: str) -> tuple[str, str, st
         case 400 if "prompt is too long" in said.lower():
             return f"Prompt is too long · {said}", "invalid_request", "prompt_too_long"
         case 401 | 403:
-            return f"Failed to authenticate. API Error: {status} {said}", "authentication_failed", "api_error"
+            return f"NoMessage to authenticate. API Error: {status} {said}", "authentication_failed", "api_error"
         case 404:
             text = (
                 f"There's an issue with the selected model ({model}). It may not exist or you may not have access to "

@@ -1,7 +1,7 @@
 """Models behind an OpenAI-compatible endpoint (OpenAI, OpenRouter, vLLM, Ollama, llama.cpp), by the official SDK.
 
-`openai:MODEL` asks the endpoint at OPENAI_BASE_URL, or OpenAI's own. Conversations are kept in the blocks of the Messages
-API; this module writes them as chat messages and reads the chunks of the answer.
+`openai:MODEL` asks the endpoint at OPENAI_BASE_URL, or OpenAI's own. Conversations are kept in the blocks of the
+Messages API; this module writes them as chat messages and reads the chunks of the answer.
 """
 
 import threading
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from ralph.claude_cli.models import base, faults
-from ralph.claude_cli.models.attempts import Failed, Patience, unreached
+from ralph.claude_cli.models.attempts import NoMessage, Patience, unreached
 from ralph.claude_cli.models.base import (
     Block,
     MessageEnd,
@@ -26,7 +26,7 @@ from ralph.claude_cli.models.base import (
     Traits,
     Utterance,
 )
-from ralph.claude_cli.models.faults import FaultKind, ModelFault, Place
+from ralph.claude_cli.models.faults import Endpoint, FaultKind, ModelFault
 from ralph.claude_cli.models.wire import refused
 from ralph.core import ndjson
 from ralph.core.errors import RalphError
@@ -107,7 +107,7 @@ class OpenAIModel:
 
     def __init__(self, name: str, environment: Mapping[str, str]) -> None:
         self.name = name
-        self.priced_as = name.removeprefix(base.OPENAI)
+        self._model = name.removeprefix(base.OPENAI)
         self._key = environment.get("OPENAI_API_KEY", "")
         self._url = environment.get("OPENAI_BASE_URL", "")
         self._patience = Patience.from_environment(environment)
@@ -119,18 +119,18 @@ class OpenAIModel:
             raise _NO_KEY
         try:
             yield from self._patience.ask(lambda: self._stream(request, cancelled), cancelled)
-        except Failed as failed:
-            place = Place("openai", gateway=self._url.partition("://")[2].partition("/")[0] or "api.openai.com")
+        except NoMessage as failed:
+            place = Endpoint("openai", gateway=self._url.partition("://")[2].partition("/")[0] or "api.openai.com")
             raise faults.worded(failed.fault, self.name, place) from failed
 
     def _stream(self, request: ModelRequest, cancelled: threading.Event) -> Iterator[Utterance]:
-        answer = _Answer(self.priced_as)
+        answer = _Answer(self._model)
         for chunk in self._chunks(request):
             if cancelled.is_set():
                 return
             yield from answer.feed(chunk)
         if not answer.stop:
-            raise Failed(ModelFault(FaultKind.BROKEN_OFF))
+            raise NoMessage(ModelFault(FaultKind.BROKEN_OFF))
         for block in answer.blocks():
             yield ModelSaid(block)
         yield MessageEnd(answer.stop_reason, answer.tokens)
@@ -141,19 +141,19 @@ class OpenAIModel:
 
         try:
             create = cast("Any", self._connected().chat.completions.create)
-            with create(**_parameters(self.priced_as, request)) as stream:
+            with create(**_parameters(self._model, request)) as stream:
                 for chunk in stream:
                     yield ndjson.mapping(chunk.to_dict() if hasattr(chunk, "to_dict") else None)
         except openai.APIStatusError as error:
-            raise Failed(_fault_of(error)) from error
+            raise NoMessage(_fault_of(error)) from error
         except (openai.APITimeoutError, httpx2.TimeoutException) as error:
-            raise Failed(ModelFault(FaultKind.TIMED_OUT)) from error
+            raise NoMessage(ModelFault(FaultKind.TIMED_OUT)) from error
         except openai.APIConnectionError as error:
-            raise Failed(unreached(error)) from error
-        except openai.APIError as error:  # told in the middle of the stream
-            raise Failed(ModelFault(FaultKind.ANSWERED, 500, str(error.type or ""), error.message)) from error
+            raise NoMessage(unreached(error)) from error
+        except openai.APIError as error:  # in the middle of the stream
+            raise NoMessage(ModelFault(FaultKind.ANSWERED, 500, str(error.type or ""), error.message)) from error
         except (httpx2.HTTPError, httpx2.StreamError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise Failed(ModelFault(FaultKind.BROKEN_OFF)) from error  # a stream that is none, as the SDK meets it
+            raise NoMessage(ModelFault(FaultKind.BROKEN_OFF)) from error  # a stream that is none, as the SDK meets it
 
     def _connected(self) -> "openai.OpenAI":
         import openai

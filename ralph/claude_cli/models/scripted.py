@@ -14,6 +14,7 @@ from ralph.claude_cli.models.base import (
     MessageEnd,
     ModelRequest,
     ModelSaid,
+    Provider,
     Started,
     Thinking,
     Traits,
@@ -33,6 +34,7 @@ _AFTER: Block = {"type": "text", "text": "The script has ended."}
 class ScriptedModel:
     """Plays one session of a script, a turn a request."""
 
+    provider: Provider = "firstParty"
     traits = Traits(context_window=200_000, max_output=32_000)
     key_source = "none"
 

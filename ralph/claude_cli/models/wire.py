@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from ralph.claude_cli.models import faults
-from ralph.claude_cli.models.attempts import Failed, unreached
+from ralph.claude_cli.models.attempts import NoMessage, unreached
 from ralph.claude_cli.models.faults import ApiKey, FaultKind, ModelFault
 from ralph.core import ndjson
 
@@ -28,7 +28,7 @@ class Wire(Protocol):
     """One way to the Messages API."""
 
     def events(self, parameters: Mapping[str, object]) -> Iterator[Event]:
-        """Send one request; give the events of its answer. Raises Failed."""
+        """Send one request; give the events of its answer. Raises NoMessage."""
         ...
 
     @property
@@ -59,17 +59,17 @@ class HttpWire:
             with self._connected().stream("POST", self._url, json=parameters, headers=self._headers) as response:
                 if response.status_code != 200:
                     response.read()
-                    raise Failed(self._refused(response))
+                    raise NoMessage(self._refused(response))
                 self._told = dict(response.headers)
                 yield from _events(response.iter_bytes(), self._by_subscription)
         except httpx2.TimeoutException as error:
-            raise Failed(ModelFault(FaultKind.TIMED_OUT)) from error
+            raise NoMessage(ModelFault(FaultKind.TIMED_OUT)) from error
         except httpx2.ConnectError as error:
-            raise Failed(unreached(error)) from error
+            raise NoMessage(unreached(error)) from error
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            raise Failed(ModelFault(FaultKind.BROKEN_OFF)) from error
+            raise NoMessage(ModelFault(FaultKind.BROKEN_OFF)) from error
         except (httpx2.InvalidURL, ValueError) as error:  # ANTHROPIC_BASE_URL, or a header that HTTP cannot send
-            raise Failed(ModelFault(FaultKind.UNREACHABLE)) from error
+            raise NoMessage(ModelFault(FaultKind.UNREACHABLE)) from error
 
     @property
     def _by_subscription(self) -> bool:
@@ -112,7 +112,7 @@ def _events(parts: Iterator[bytes], by_subscription: bool) -> Iterator[Event]:
         for line in lines:
             yield from _event(line, by_subscription)
         if len(held) > _LONGEST_EVENT:
-            raise Failed(ModelFault(FaultKind.BROKEN_OFF))
+            raise NoMessage(ModelFault(FaultKind.BROKEN_OFF))
     yield from _event(held, by_subscription)
 
 
@@ -122,9 +122,9 @@ def _event(line: bytes, by_subscription: bool) -> Iterator[Event]:
     try:
         event = ndjson.mapping(ndjson.decode(line[5:].decode("utf-8", "replace").strip()))
     except ndjson.Malformed as error:
-        raise Failed(ModelFault(FaultKind.BROKEN_OFF)) from error
+        raise NoMessage(ModelFault(FaultKind.BROKEN_OFF)) from error
     if event.get("type") == "error":
-        raise Failed(told_in_stream(event, by_subscription))
+        raise NoMessage(told_in_stream(event, by_subscription))
     yield event
 
 
