@@ -21,6 +21,7 @@ from hypothesis import settings as hypothesis_settings
 
 from tests.support import tools  # looks at the real environment when it is imported: before the guard
 from tests.support.batches import Batch
+from tests.support.chat_api import ServeChat
 from tests.support.fork_server import Forks
 from tests.support.git_repos import make_repo
 from tests.support.messages_api import ServeMessages
@@ -221,6 +222,13 @@ def postgres(postgres_server: Postgres, known_children: set[psutil.Process]) -> 
         postgres_server.start()
         known_children.add(psutil.Process(postgres_server.pid))
     return postgres_server
+
+
+@pytest.fixture
+def chat_api() -> Iterator[ServeChat]:
+    """Start servers that speak OpenAI's Chat Completions API."""
+    with ExitStack() as servers:
+        yield ServeChat(servers)
 
 
 @pytest.fixture
