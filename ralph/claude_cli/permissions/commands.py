@@ -239,6 +239,8 @@ def _judge_part(
         return None
     asked = Denied(NEEDS_APPROVAL, "other", NEEDS_APPROVAL)
     name = inner.words[0] if inner.words else ""
+    if part.words[0] in WRAPPERS - {"timeout"}:
+        return asked
     if name in _EVALUATES:
         said = f"'{name}' evaluates arguments as shell code"
         return Denied(said, "other", said)
@@ -272,6 +274,8 @@ def _spellings(part: ShellCommand, inner: ShellCommand) -> Iterator[str]:
     """The texts that a rule may name the command by: its own, what it wraps, and both without mild variables."""
     for each in (part, inner):
         yield each.text
+        if not each.redirections and not each.expands:
+            yield shlex.join(each.words)
         names = {word.partition("=")[0] for word in each.words[: each.assignments]}
         if names and names <= _MILD and not each.redirections:
             yield shlex.join(unwrapped(replace(each, words=each.words[each.assignments :])).words)

@@ -32,7 +32,7 @@ _WRITERS = ("Write", "Edit")
 _READERS = ("Read", "Glob", "Grep")
 _OUTSIDE = "Path is outside allowed working directories"
 _DENIED_FOLDER = "File is in a directory that is denied by your permission settings."
-_COVERED = "File is covered by a Read deny rule in your permission settings and cannot be edited."
+_COVERED = "File is covered by a Read deny rule in your permission settings and cannot be {}."
 _DONT_ASK = (
     "Permission to use {} has been denied because Claude Code is running in don't ask mode. IMPORTANT: You *may* "
     "attempt to accomplish this action using other tools that might naturally be used to accomplish this goal, e.g. "
@@ -114,7 +114,7 @@ class Permissions:
 
     def _decide_writing(self, tool: str, path: Path, desk: Desk) -> Allowed | Denied:
         if against := self._covering("deny", ["Read"], path):
-            return _by_rule(_COVERED if tool == "Edit" else _DENIED_FOLDER, against, is_rejection=True)
+            return _by_rule(_COVERED.format("edited" if tool == "Edit" else "written"), against, is_rejection=True)
         # claude 2.1.325 uses only Edit(...) for both tools and ignores Write(...); here each one counts.
         if against := self._covering("deny", _WRITERS, path):
             return _by_rule(_DENIED_FOLDER, against, is_rejection=True)
