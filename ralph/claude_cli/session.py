@@ -16,8 +16,7 @@ from ralph.claude_cli.desk import Desk, Tool
 from ralph.claude_cli.hooks import Hooks, from_harness, from_settings
 from ralph.claude_cli.instructions import available, listing
 from ralph.claude_cli.models.base import bare
-from ralph.claude_cli.models.choice import open_model
-from ralph.claude_cli.models.fallback import ModelChain
+from ralph.claude_cli.models.choice import open_models
 from ralph.claude_cli.models.scripted import PREFIX
 from ralph.claude_cli.options import Options
 from ralph.claude_cli.permissions.decide import Permissions, gather
@@ -118,9 +117,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     home = Path(environment.get("HOME", "/"))
     own_environment = options.settings.for_itself(environment)
     wanted = options.model or own_environment.get("ANTHROPIC_MODEL", "") or options.settings.model
-    model = ModelChain(
-        *(open_model(name, own_environment, options.effort) for name in (wanted, *options.fallback_models))
-    )
+    model = open_models((wanted, *options.fallback_models), own_environment, options.effort)
     if options.max_dollars is not None and _price(model.name, usage.Tokens()) is None:
         raise RalphError(f"--max-budget-usd can't be enforced: {model.name} has no price in ralph's pricing.toml")
     output = _output(options)

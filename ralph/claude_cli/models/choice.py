@@ -1,14 +1,20 @@
 """Which model answers: a script, an OpenAI-compatible endpoint, or Anthropic's at the provider that is chosen."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from ralph.claude_cli.models.base import OPENAI, Model, resolve
+from ralph.claude_cli.models.fallback import ModelChain
 from ralph.claude_cli.models.scripted import PREFIX, scripted
 from ralph.core.errors import RalphError
 
 
-def open_model(model: str, environment: Mapping[str, str], effort: str) -> Model:
+def open_models(models: Sequence[str], environment: Mapping[str, str], effort: str) -> ModelChain:
+    """The models that were asked for, in the order in which they are asked."""
+    return ModelChain(*(_open(model, environment, effort) for model in models))
+
+
+def _open(model: str, environment: Mapping[str, str], effort: str) -> Model:
     """The model that was asked for, ready but not yet asked."""
     name = resolve(model, environment)
     if name.startswith(PREFIX):
