@@ -78,7 +78,7 @@ ORDER: dict[str, str] = {
     "sandbox": "policy variables < bubblewrap places < sandbox",
     "setup": "doctor preflight toolchains trial < init",
     "state": "inbox journal lock project < git_settings known_runs < past_runs",
-    "system": "clock environ files guardian instruction_files programs signals < child leash notify",
+    "system": "clock environ files guardian instruction_files orphans programs signals < child leash notify",
     "ui": (
         "keys output < terminal < render theme < "
         "console markdown page progress status_line < history run_keys transcript < live"

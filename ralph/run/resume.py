@@ -339,5 +339,5 @@ def _same_check(saved: Saved, prepared: Prepared, journal: Journal) -> bool:
         return True
     before = project.stored(journal.snapshot)
     now = project.take(prepared.repo.root)
-    is_same_file = before is not None and before.entries["check"] == now.entries["check"]
+    is_same_file = before is not None and before.has_same("check", now)
     return saved.check == prepared.check_label and (is_same_file or not prepared.check.script)

@@ -82,7 +82,7 @@ class RunRecord:
             spend=self.spend,
             failures=self.failures,
             failed=self.failed,
-            check=self.check,
+            check=None if self.check and self.check.passed else self.check,  # an agent may have written a green one
             notes=self.notes,
             guidance=self.guidance,
             heard=self.heard,

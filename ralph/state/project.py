@@ -4,11 +4,12 @@ While ralph runs, it keeps the protected version in memory; the copy on disk is 
 """
 
 import contextlib
+import os
 import re
 import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.core import ndjson
@@ -19,6 +20,11 @@ NAMES = ("config.toml", "check", "setup", "prompts", "pricing.toml", "codebase-m
 
 EXCLUDES: Sequence[str] = ("/.ralph/state", "/.ralph/logs", "/.ralph/runs")
 """Lines for `.git/info/exclude`: without a trailing slash, with which git does not match links."""
+
+_TARGETS = "targets"
+"""Where a copy has what links lead to."""
+_HOPS = 40
+"""Links that are followed one after the other: as many as the kernel follows."""
 
 _SESSIONS = "claude-session.json"
 _SESSION_KEYS = {"planner": "planner_session_id", "worker": "coder_session_id", "scout": "scout_session_id"}
@@ -57,11 +63,17 @@ class Snapshot:
     """The protected files as they stood."""
 
     entries: Mapping[str, Entry]
+    targets: Mapping[str, Mapping[str, Entry]] = field(default_factory=dict[str, Mapping[str, Entry]])
+    """Of those that are links, what they lead to: each link on the way and the file at its end, by its path."""
 
     def changed(self, root: Path) -> list[str]:
         """Name the protected files that are no longer what they were."""
-        now = take(root).entries
-        return [name for name in NAMES if now[name] != self.entries[name]]
+        now = take(root)
+        return [name for name in NAMES if not self.has_same(name, now)]
+
+    def has_same(self, name: str, other: "Snapshot") -> bool:
+        """Tell whether a protected file is the same in another snapshot."""
+        return (self.entries[name], self.targets.get(name)) == (other.entries[name], other.targets.get(name))
 
     def restore(self, root: Path, aside: Path) -> list[str]:
         """Put the protected files back; what stood in their place is moved to `aside`, never lost. Name them."""
@@ -75,9 +87,12 @@ class Snapshot:
                 move_aside(own, aside)
             own.mkdir(exist_ok=True)
             for name in undone:
-                if (own / name).is_symlink() or (own / name).exists():
-                    move_aside(own / name, aside)
-                write_entry(own / name, self.entries[name])
+                _put(own / name, self.entries[name], aside)
+                for place, entry in self.targets.get(name, {}).items():
+                    _put(Path(place), entry, aside)
+            for name in self.changed(root):  # a folder on the way leads elsewhere: the file itself takes its place
+                ends = [entry for entry in self.targets.get(name, {}).values() if isinstance(entry, File)]
+                _put(own / name, ends[0] if ends else self.entries[name], aside)
         return undone
 
     def store(self, folder: Path) -> None:
@@ -88,6 +103,12 @@ class Snapshot:
             fresh.mkdir(parents=True)
             for name, entry in self.entries.items():
                 write_entry(fresh / name, entry)
+            for name, targets in self.targets.items():
+                for number, (place, entry) in enumerate(targets.items()):
+                    folder_of_one = fresh / _TARGETS / name / str(number)
+                    folder_of_one.mkdir(parents=True)
+                    (folder_of_one / "path").write_bytes(os.fsencode(place))
+                    write_entry(folder_of_one / "entry", entry)
             shutil.rmtree(folder, ignore_errors=True)
             fresh.rename(folder)
 
@@ -105,12 +126,35 @@ def take(root: Path) -> Snapshot:
     """Read the protected files of a working tree."""
     own = root / ".ralph"
     reached = own.is_dir() and not own.is_symlink()
-    return Snapshot({name: read_entry(own / name) if reached else None for name in NAMES})
+    entries = {name: read_entry(own / name) if reached else None for name in NAMES}
+    return Snapshot(entries, {name: _led_to(own / name) for name, entry in entries.items() if isinstance(entry, Link)})
+
+
+def _led_to(path: Path) -> dict[str, Entry]:
+    """Follow a link to its end; only a file there can judge."""
+    found: dict[str, Entry] = {}
+    for _ in range(_HOPS):
+        if not path.is_symlink():
+            break
+        path = Path(os.path.realpath(path.parent)) / path.readlink()
+        path = Path(os.path.realpath(path.parent)) / path.name
+        if path.is_symlink() or path.is_file():
+            found[str(path)] = read_entry(path)
+    return found
 
 
 def stored(folder: Path) -> Snapshot | None:
     """Read the copy that an earlier start kept, if there is one."""
-    return Snapshot({name: read_entry(folder / name) for name in NAMES}) if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    targets: dict[str, dict[str, Entry]] = {}
+    for place in sorted(folder.glob(f"{_TARGETS}/*/*"), key=lambda place: int(place.name)):
+        of_one = targets.setdefault(place.parent.name, {})
+        of_one[os.fsdecode((place / "path").read_bytes())] = read_entry(place / "entry")
+    entries = {name: read_entry(folder / name) for name in NAMES}
+    return Snapshot(
+        entries, {name: targets.get(name, {}) for name, entry in entries.items() if isinstance(entry, Link)}
+    )
 
 
 def read_entry(path: Path) -> Entry:
@@ -143,6 +187,16 @@ def write_entry(path: Path, entry: Entry) -> None:
             path.mkdir()
             for name, inner in entry.items():
                 write_entry(path / name, inner)
+
+
+def _put(path: Path, entry: Entry, aside: Path) -> None:
+    """Have an entry stand at a path, unless it does."""
+    if read_entry(path) == entry:
+        return
+    if path.is_symlink() or path.exists():
+        move_aside(path, aside)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_entry(path, entry)
 
 
 def move_aside(path: Path, aside: Path) -> None:

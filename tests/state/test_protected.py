@@ -250,3 +250,41 @@ def test_a_directory_that_leads_elsewhere_is_refused_at_the_start(tmp_path: Path
 def test_a_plain_directory_or_none_is_fine(place: Place, tmp_path: Path) -> None:
     project.require_plain_directory(place.root)
     project.require_plain_directory(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_what_the_check_leads_to_is_protected_too(place: Place, tmp_path: Path, *, outside: bool) -> None:
+    """Through two links, in the repository or elsewhere; also for the next start."""
+    tools = (tmp_path if outside else place.root) / "tools"
+    tools.mkdir()
+    (tools / "real.sh").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "check.sh").symlink_to("real.sh")
+    (place.own / "check").unlink()
+    (place.own / "check").symlink_to(tools / "check.sh" if outside else "../tools/check.sh")
+    before = project.take(place.root)
+    before.store(place.store)
+    kept = project.stored(place.store)
+    assert kept == before
+    for snapshot in (before, kept):
+        (tools / "real.sh").write_text("#!/bin/sh\nexit 0\n")
+        assert snapshot.restore(place.root, place.aside) == ["check"]
+        assert (place.own / "check").read_text() == "#!/bin/sh\nexit 1\n"
+        (tools / "check.sh").unlink()
+        (tools / "check.sh").symlink_to("/bin/true")
+        assert snapshot.restore(place.root, place.aside) == ["check"]
+        assert (place.own / "check").read_text() == "#!/bin/sh\nexit 1\n"
+        assert snapshot.changed(place.root) == []
+
+
+def test_a_folder_on_the_way_to_the_check_cannot_be_replaced(place: Place) -> None:
+    (place.root / "tools").mkdir()
+    (place.root / "tools" / "check.sh").write_text("#!/bin/sh\nexit 1\n")
+    (place.own / "check").unlink()
+    (place.own / "check").symlink_to("../tools/check.sh")
+    snapshot = project.take(place.root)
+    (place.root / "tools").rename(place.root / "old")
+    (place.root / "new").mkdir()
+    (place.root / "new" / "check.sh").write_text("#!/bin/sh\nexit 0\n")
+    (place.root / "tools").symlink_to("new")
+    assert snapshot.restore(place.root, place.aside) == ["check"]
+    assert (place.own / "check").read_text() == "#!/bin/sh\nexit 1\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 from ralph.core import ndjson
 from ralph.core.errors import RepoError
 from ralph.core.reason import Cause, Reason
-from ralph.core.text import exit_words
+from ralph.core.text import exit_words, few
 from ralph.git.command import GitKilled, git_output
 from ralph.queue.goals import BatchGoal, MergeMode, front_matter_of
 from ralph.queue.merge import trees
@@ -159,7 +159,7 @@ def merge_work(job: MergeJob, context: MergeContext) -> Outcome:
                 tip = _tip(job)
                 return Merged(tip, Reason(cause=Cause.KEPT, branch=job.branch, place=str(job.mirror.path)))
             case MergeMode.BRANCH | MergeMode.PR:
-                return _hand_over(job)
+                return _hand_over(job, context)
     except (Unreachable, GitKilled) as fault:
         return OutOfReach(fault.message)
 
@@ -171,6 +171,8 @@ def _merge_directly(job: MergeJob, context: MergeContext) -> Outcome:
         job.mirror.refresh()
         base = job.mirror.base(job.branch)
         made = _squash(job, base)
+        if isinstance(made, Nothing):
+            return _prove_base(job, context, base) or made
         if not isinstance(made, _Squash):
             return made
         unproven = _prove(job, context, base, made)
@@ -254,12 +256,23 @@ def _prove(job: MergeJob, context: MergeContext, base: Base, made: _Squash) -> O
     with clean_checkout(job.mirror, job.checkouts / f"{job.label}-{job.goal}", made.commit, made.tree) as checkout:
         if paths := _unlike_their_blobs(job.mirror, base, checkout):
             return Tampered(tuple(paths))
+        before = trees.changed_files(job.mirror.bare, checkout, made.commit)  # by line ends, say
         outcome = context.check(checkout)
+        after = trees.changed_files(job.mirror.bare, checkout, made.commit)
     if context.interrupted():
         return Stopped()
     if outcome.exit_code != 0:
         return Red(outcome.how or f"exit {outcome.exit_code}", outcome.output)
+    if changed := [path for path in after if path not in before]:
+        said = f"The check passed, but files of the commit were changed while it ran: {few(changed, 5)}."
+        return Red("it changed files of the commit", f"{said} So it did not judge what would be merged.")
     return None
+
+
+def _prove_base(job: MergeJob, context: MergeContext, base: Base) -> Outcome | None:
+    """Run the check where the work changes nothing: a claim of DONE is judged all the same."""
+    tree = job.mirror.bare.git("rev-parse", f"{base.tip}^{{tree}}").strip()
+    return _prove(job, context, base, _Squash(base.tip, tree))
 
 
 @contextlib.contextmanager
@@ -288,7 +301,7 @@ def _unlike_their_blobs(mirror: Mirror, base: Base, checkout: Path) -> list[str]
     return changed
 
 
-def _hand_over(job: MergeJob) -> Outcome:
+def _hand_over(job: MergeJob, context: MergeContext) -> Outcome:
     """Push the branch itself, over nothing but what was pushed from here or is part of it."""
     mirror = job.mirror
     mirror.refresh()
@@ -300,7 +313,7 @@ def _hand_over(job: MergeJob) -> Outcome:
         )
     merged = trees.merge_trees(mirror.bare, *sides)
     if not merged.conflicts and merged.tree == mirror.bare.git("rev-parse", f"{base.tip}^{{tree}}").strip():
-        return Nothing(base.tip)
+        return _prove_base(job, context, base) or Nothing(base.tip)
     if paths := secrets_on_the_way(mirror.bare, base.tip, tip):
         return Refused(f"{job.branch} has commits with files that look like secrets: {', '.join(paths)}")
     if (objection := _objection(vet(mirror.bare, base.tip, tip))) is not None:

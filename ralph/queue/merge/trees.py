@@ -192,6 +192,16 @@ def _pathspecs(paths: Sequence[str]) -> list[str]:
     return [f":(top,literal){path}" for path in paths]
 
 
+def changed_files(bare: Bare, folder: Path, commit: str) -> list[str]:
+    """Name the files of a commit that differ in a folder, whatever settings and index a program left there."""
+    with tempfile.TemporaryDirectory(prefix="ralph-index-") as place:
+        pinned = {"GIT_INDEX_FILE": f"{place}/index", "GIT_WORK_TREE": str(folder)}
+        bare.git("read-tree", commit, pinned=pinned)
+        bare.run("update-index", "-q", "--refresh", pinned=pinned)
+        comparing = ("-C", str(folder), "diff-files", "--ignore-submodules=all", "--name-only", "-z")
+        return [path for path in bare.git(*comparing, pinned=pinned).split("\0") if path]
+
+
 def require_same_tree(bare: Bare, checked: str, commit: str) -> None:
     """Stop before anything is pushed that is not, to the bit, what was checked."""
     pushed = bare.git("rev-parse", f"{commit}^{{tree}}").strip()

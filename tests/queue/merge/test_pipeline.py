@@ -228,6 +228,36 @@ def test_work_that_changes_nothing_is_nothing(mirror: Mirror, upstream: Path, cl
     assert merged(mirror, clone, tmp_path) == Nothing(git(upstream, "rev-parse", "main"))
 
 
+def test_where_nothing_changes_the_check_judges_the_base(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    judge = Judge()
+    assert isinstance(merged(mirror, clone, tmp_path, judge), Nothing)
+    assert judge.trees == [git(upstream, "rev-parse", "main^{tree}")]
+    red = MergeContext(lambda _: CheckOutcome(3, "broken"), lambda: False, lambda _: None)
+    for mode in (MergeMode.DIRECT, MergeMode.BRANCH):
+        assert merge_work(job(mirror, tmp_path, mode), red) == Red("exit 3", "broken")
+
+
+def test_a_check_that_changes_what_it_judges_is_red(
+    mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
+) -> None:
+    """Also where it hides that from the git of its checkout."""
+
+    def meddle(checkout: Path) -> None:
+        git(checkout, "update-index", "--assume-unchanged", "a.txt")
+        (checkout / "a.txt").write_text("other\n")
+        (checkout / "report.txt").write_text("a file of the check's own")
+
+    work(clone, {"b.txt": "b"})
+    before = git(upstream, "rev-parse", "main")
+    found = merged(mirror, clone, tmp_path, Judge(during=meddle))
+    assert isinstance(found, Red)
+    assert "a.txt" in found.output
+    assert "report.txt" not in found.output
+    assert git(upstream, "rev-parse", "main") == before
+
+
 def test_a_conflict_names_its_files_and_is_solved_by_a_retry(
     mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
 ) -> None:
@@ -856,7 +886,7 @@ def test_one_who_wants_to_end_is_heard_before_the_push(
 def test_a_branch_is_handed_over_and_brought_on(mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path) -> None:
     judge = Judge()
     mirror.save(clone, BRANCH, None)
-    assert isinstance(merge_work(job(mirror, tmp_path, MergeMode.BRANCH), judge.context), Nothing)
+    assert isinstance(merge_work(job(mirror, tmp_path, MergeMode.BRANCH), Judge().context), Nothing)
     for text in ("1", "2"):
         tip = work(clone, {"b.txt": text})
         mirror.save(clone, BRANCH, None)
