@@ -46,10 +46,10 @@ ORDER: dict[str, str] = {
     ),
     "claude_cli": (
         "flags instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
-        "control settings usage < models/attempts models/fallback options < models/wire permissions/harmless stream "
-        "tools/bash tools/read tools/ripgrep tools/skill < models/clouds models/openai permissions/commands tools/edit "
-        "tools/search < models/anthropic permissions/decide tools/__init__ < hooks models/choice < toolbox < "
-        "conversation < session < main < __main__"
+        "control settings usage < mcp_config models/attempts models/fallback options permissions/prompt < mcp_client "
+        "models/wire permissions/harmless stream tools/bash tools/read tools/ripgrep tools/skill < models/clouds "
+        "models/openai permissions/commands tools/edit tools/mcp tools/search < models/anthropic permissions/decide "
+        "tools/__init__ < hooks models/choice < toolbox < conversation < session < main < __main__"
     ),
     "cli": (
         "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "
@@ -92,7 +92,8 @@ DOORS: dict[str, str] = {
     "dotenv": "config/envrc config/settings",
     "fcntl": "queue/repos/remote state/inbox state/lock system",
     "git": "git/command",
-    "httpx2": "claude_cli/models/clouds claude_cli/models/openai claude_cli/models/wire",
+    "httpx2": "claude_cli/mcp_client claude_cli/models/clouds claude_cli/models/openai claude_cli/models/wire",
+    "mcp": "claude_cli/mcp_client",
     "jinja2": "run/prompts",
     "jsonschema": "claude_cli/schemas",
     "openai": "claude_cli/models/openai",

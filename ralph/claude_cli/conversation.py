@@ -140,6 +140,7 @@ class Conversation:
         turn = Turn(StructuredOutput(self.schema, self.tries) if self.schema is not None else None)
         self.account.begin_turn()
         self.model.begin_turn()
+        self.dialogue.prepare(self.toolbox.connect())
         self.stream.begin_turn()
         try:
             ended = self._let_in(message) or self._converse(turn)

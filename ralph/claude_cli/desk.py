@@ -118,6 +118,8 @@ class Desk:
         self.stop = stop or threading.Event()
         self.hides: Callable[[Path], bool] | None = None
         """Files that no search may show; None: there are none."""
+        self.call_id = ""
+        """The call that is being run."""
         self.read_files: dict[Path, Seen] = {}
         self._kept = 0
 

@@ -50,7 +50,7 @@ class TurnsOver:
     """The conversation has ended: nobody will say anything more."""
 
     exit_code: int
-    lost: OutputLost | None = None
+    lost: OutputLost | BadUsage | None = None
 
 
 class EndOfInput:
@@ -204,7 +204,7 @@ def _converse(session: Session, calls: SignalSafeQueue[Call]) -> None:
         code = int(failed)
     except Leaving:
         pass
-    except OutputLost as error:
+    except (OutputLost, BadUsage) as error:
         lost = error
     finally:
         calls.put(TurnsOver(code, lost))

@@ -23,7 +23,7 @@ from ralph.claude_cli.permissions.decide import Permissions, gather
 from ralph.claude_cli.stdio import JsonOutput, ResultOutput, Stdin, StreamOutput, TextOutput
 from ralph.claude_cli.stream import VERSION, Setting, Stream
 from ralph.claude_cli.toolbox import TOOL, TRIES, Toolbox
-from ralph.claude_cli.tools import default_tools
+from ralph.claude_cli.tools import default_tools, open_servers
 from ralph.claude_cli.usage import SessionUsage
 from ralph.core import usage
 from ralph.core.errors import DiskError, RalphError
@@ -108,6 +108,8 @@ class Session:
 
     def close(self) -> None:
         """Leave nothing behind but outputs that are worth keeping."""
+        if self.conversation.toolbox.servers is not None:
+            self.conversation.toolbox.servers.close()
         with contextlib.suppress(OSError):
             self.scratch.rmdir()
 
@@ -154,11 +156,12 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     for note in (*options.settings.notes, *notes):
         tell(note)
     requests = Requests(output.put)
+    reach = open_servers(options, own_environment, cwd, requests)
     facts = {"session_id": options.session_id, "transcript_path": ""}
     hooks = Hooks(desk, stream, facts, matched, shows_all=options.shows_hooks)
     conversation = Conversation(
         model=model,
-        toolbox=Toolbox(tools, disabled, rights, desk, stream, hooks, threading.Event()),
+        toolbox=Toolbox(tools, disabled, rights, desk, stream, hooks, threading.Event(), *reach),
         dialogue=Dialogue(preamble(instructions.instructions(cwd, home, options.sources), listing(known.values()))),
         account=SessionUsage(_price),
         inbox=Stdin(desk.stop),
@@ -208,7 +211,7 @@ def _output(options: Options) -> ResultOutput:
             return TextOutput()
 
 
-def _chosen(options: Options, rights: Permissions) -> tuple[Mapping[str, Tool], frozenset[str]]:
+def _chosen(options: Options, rights: Permissions) -> tuple[dict[str, Tool], frozenset[str]]:
     """The tools on offer, and those that exist but are not."""
     every = default_tools()
     wanted = every.keys() if options.tools is None else every.keys() & set(options.tools)

@@ -23,6 +23,7 @@ INLINE = "--settings (inline JSON)"
 KNOWN: Mapping[str, Collection[str]] = {
     "$schema": (),
     "disableAllHooks": (),
+    "disabledMcpjsonServers": (),
     "env": (),
     "hooks": (),
     "model": (),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ralph.claude_cli.mcp_config import PREFIX, display
 from ralph.claude_cli.models.base import Block, FellBack, ModelError, Retrying, display_name
 from ralph.claude_cli.stdio import Event, ResultOutput
 from ralph.claude_cli.usage import message_usage, usage
@@ -172,6 +173,14 @@ class Setting:
     key_source: str
     skills: Sequence[str] = ()
     directories: Sequence[str] = ()
+    servers: Sequence[Mapping[str, object]] = ()
+    """The MCP servers and their states."""
+
+    far_tools: Mapping[str, Mapping[str, object]] = field(default_factory=dict[str, Mapping[str, object]])
+    """What `tool_use_meta` says of each tool of theirs."""
+
+    server_errors: Sequence[Mapping[str, object]] = ()
+    """The MCP servers whose entries make no sense."""
 
 
 @dataclass(slots=True)
@@ -274,6 +283,9 @@ class Stream:
         event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
         if block.get("type") == "thinking":
             event |= {"thinking_duration_ms": 1, "thinking_display": "updates"}
+        if (name := ndjson.text(block.get("name"))).startswith(PREFIX) and block.get("type") == "tool_use":
+            meta = self.setting.far_tools.get(name, {"display_name": display(name)})
+            event |= {"tool_use_meta": [{"id": block.get("id"), **meta}]}
         self._tell(message_id, *block_start(self.blocks, block))
         self.output.put(event)
         self._tell(message_id, block_stop(self.blocks))
@@ -365,10 +377,12 @@ def _timestamp() -> str:
 
 
 def _init(setting: Setting) -> Event:
+    errors = [dict(error) for error in setting.server_errors]
     return {
+        **({"mcp_server_errors": errors} if errors else {}),
         "cwd": setting.cwd,
         "tools": list(setting.tools),
-        "mcp_servers": [],
+        "mcp_servers": [dict(server) for server in setting.servers],
         "model": setting.model,
         "permissionMode": setting.permission_mode,
         "slash_commands": list(setting.skills),

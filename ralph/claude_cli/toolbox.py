@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ralph.claude_cli.desk import Desk, Tool, ToolResult, crashed, failed, rejected
+from ralph.claude_cli.flags import BadUsage
 from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
+from ralph.claude_cli.mcp_config import PREFIX
 from ralph.claude_cli.models.base import Block, Model, ModelRequest, ToolOffer, Utterance
 from ralph.claude_cli.permissions.decide import Permissions
+from ralph.claude_cli.permissions.prompt import PermissionPrompt, PromptFault
 from ralph.claude_cli.permissions.rules import Allowed, Denied
 from ralph.claude_cli.schemas import argument_faults, violations
 from ralph.claude_cli.stream import Stream
+from ralph.claude_cli.tools.mcp import McpTools
 from ralph.core import ndjson
 from ralph.core.errors import fault_of
 from ralph.system.signals import SignalSafeQueue
@@ -46,6 +50,10 @@ _STOPPED = (
 _FOR_THE_SYSTEM = ("file_path", "path", "command", "pattern", "glob", "type")
 """The arguments that name a file, are run, or are arguments of a program."""
 _CALLED_OFF: Mapping[str, object] = {"non_execution_kind": "user-rejected"}
+_REFUSED_BY_PROMPT: Mapping[str, object] = {
+    "non_execution_kind": "permission-rule",
+    "permission_decision": {"decision": "reject", "source": "user_reject"},
+}
 _ACCEPTED: Mapping[str, object] = {"permission_decision": {"decision": "accept", "source": "config"}}
 _BY_HOOK: Mapping[str, object] = {"source": "hook", "reason_type": "hook"}
 _BLOCKED: Mapping[str, object] = {
@@ -132,6 +140,9 @@ class ToolCall:
 class Done:
     """What one turn's calls left behind."""
 
+    fatal: BadUsage | None = None
+    """The session cannot go on: nobody is there to be asked for permissions."""
+
     results: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
     follow_ups: list[str] = field(default_factory=list[str])
     contexts: list[str] = field(default_factory=list[str])
@@ -146,13 +157,33 @@ class Done:
 class Toolbox:
     """The tools of one session, and who may use them."""
 
-    tools: Mapping[str, Tool]
+    tools: dict[str, Tool]
     disabled: frozenset[str]
     permissions: Permissions
     desk: Desk
     stream: Stream
     hooks: Hooks
     leaving: threading.Event
+    servers: McpTools | None = None
+    prompt: PermissionPrompt | None = None
+    """Who is asked where no rule decides; None: nobody."""
+
+    def connect(self) -> list[str]:
+        """Wait for MCP servers, and offer their tools; return what the model should know of them."""
+        if self.servers is None or self.stream.setting.servers:
+            return []
+        self.servers.wait(self.desk.stop)
+        found = self.servers.tools()
+        gone = self.permissions.removed(found) | ({self.prompt.name} if self.prompt else set[str]())
+        self.tools.update({name: tool for name, tool in found.items() if name not in gone})
+        self.stream.setting = replace(
+            self.stream.setting,
+            tools=sorted({*self.stream.setting.tools, *(found.keys() - gone)}),
+            servers=self.servers.statuses(),
+            server_errors=self.servers.errors,
+            far_tools={name: tool.meta for name, tool in found.items()},
+        )
+        return self.servers.notes()
 
     def offers(self, verdict: StructuredOutput | None) -> list[ToolOffer]:
         """Return every tool as the model sees it, sorted by name."""
@@ -166,12 +197,15 @@ class Toolbox:
             if stop.is_set():
                 self._tell(call, _called_off(_REJECTED), _CALLED_OFF, done)
                 continue
+            self.desk.call_id = call.id
             result, meta = self._attempt(call, verdict, done)
             if stop.is_set() and not self.leaving.is_set():
                 result, meta = _called_off(_STOPPED), _CALLED_OFF
             self._tell(call, result, meta, done)
             if self.leaving.is_set():
                 raise Leaving
+            if done.fatal is not None:
+                raise done.fatal
         if stop.is_set():
             raise CalledOff
 
@@ -212,6 +246,8 @@ class Toolbox:
         """Run the tool, if it may run; tell also whether it was tried."""
         try:
             decision = self._decide(call, guard)
+            if isinstance(decision, Denied) and self.prompt is not None and decision.may_be_asked:
+                return self._prompted(self.prompt, tool, call, done)
             if isinstance(decision, Allowed):
                 result = tool.run(call.arguments, self.desk)
                 # {}: the call itself was wrong
@@ -253,6 +289,25 @@ class Toolbox:
             )
         done.contexts += reminders(verdict.contexts)
         done.is_stopped |= verdict.stopped is not None
+
+    def _prompted(
+        self, prompt: PermissionPrompt, tool: Tool, call: ToolCall, done: Done
+    ) -> tuple[ToolResult, Mapping[str, object], bool]:
+        """Ask whether the call may run, and run it if it may."""
+        try:
+            answer = prompt.ask(call.name, call.arguments, self.desk)
+        except PromptFault as fault:
+            return crashed(call.name, str(fault)), {}, False
+        except BadUsage as fault:
+            done.fatal = fault
+            return crashed(call.name, str(fault)), {}, False
+        if not answer.is_allowed:
+            self._deny(call, done)
+            if answer.interrupts:
+                self.desk.stop.set()
+            return failed(answer.message), _REFUSED_BY_PROMPT, False
+        result = tool.run(call.arguments if answer.arguments is None else answer.arguments, self.desk)
+        return result, _accepted(Allowed("", "user_temporary")) if result.was_tried else {}, result.was_tried
 
     def _unknown(self, name: str) -> ToolResult:
         said = f"Error: No such tool available: {name}"
@@ -300,6 +355,8 @@ def _facts(call: ToolCall) -> dict[str, object]:
 
 def _fault(tool: Tool, arguments: Mapping[str, object]) -> ToolResult | None:
     """What is wrong with the arguments of a call."""
+    if tool.name.startswith(PREFIX):  # those are for the server to judge
+        return None
     if faults := argument_faults(tool.input_schema, arguments):
         return _malformed(tool.name, faults)
     return rejected(fault) if (fault := _unusable(arguments)) else None

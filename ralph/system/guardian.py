@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -42,6 +42,9 @@ Streams = tuple[int, int, int]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+_spared: set[int] = set()
 
 
 class StartError(BlockedError):
@@ -289,14 +292,21 @@ def _watch(control: socket.socket, woken: socket.socket, child: "subprocess.Pope
                     os.killpg(child.pid, int(word))
 
 
+def spare(pid: int) -> None:
+    """Let a child of this process, which is no tree's, live on through sweeps."""
+    _spared.add(pid)
+
+
+def spare_no_more(pid: int) -> None:
+    _spared.discard(pid)
+
+
 def sweep() -> None:
     """Kill every descendant of this process: its children, then those they leave behind, which become its own."""
     deadline = time.monotonic() + _SWEEP_LIMIT
     while _has_children() and time.monotonic() < deadline:
         _kill_children()
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        _reap_children()
         time.sleep(0.0005)
 
 
@@ -307,15 +317,30 @@ def _kill_children() -> None:
     session that was started for the child, so nobody else's process is in it.
     """
     ours = os.getpgrp()
+    for pid, group in _children():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+            if group != ours:
+                os.killpg(group, signal.SIGKILL)
+
+
+def _reap_children() -> None:
+    with contextlib.suppress(ChildProcessError):
+        if not _spared:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        for pid, _ in _children() if _spared else ():  # a spared one is reaped by its starter
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _children() -> Iterator[tuple[int, int]]:
+    """Each child that is not spared, and its group, the newest first."""
     with os.scandir("/proc") as entries:
         pids = sorted((int(entry.name) for entry in entries if entry.name.isdigit()), reverse=True)
     for pid in pids:
         parent, group = _parent_and_group(pid)
-        if parent == os.getpid():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-                if group != ours:
-                    os.killpg(group, signal.SIGKILL)
+        if parent == os.getpid() and pid not in _spared:
+            yield pid, group
 
 
 def _parent_and_group(pid: int) -> tuple[int, int]:
@@ -328,6 +353,8 @@ def _parent_and_group(pid: int) -> tuple[int, int]:
 
 
 def _has_children() -> bool:
+    if _spared:
+        return next(_children(), None) is not None
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

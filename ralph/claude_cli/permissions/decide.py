@@ -74,6 +74,8 @@ class Permissions:
             return self._decide_reading(tool, arguments, desk)
         if tool in _WRITERS:
             return self._decide_writing(tool, desk.locate(text_argument(arguments, "file_path")), desk)
+        if tool.startswith("mcp__"):
+            return self._decide_far(tool)
         return self._decide_plainly(tool, text_argument(arguments, "skill"))
 
     def _decide_command(self, command: str, desk: Desk) -> Allowed | Denied:
@@ -142,6 +144,18 @@ class Permissions:
             return self._asked(tool, Denied(said, "rule"))
         return Allowed()
 
+    def _decide_far(self, tool: str) -> Allowed | Denied:
+        """A tool of an MCP server: nobody but its server knows what it does."""
+        asked = Denied(f"Claude requested permissions to use {tool}, but you haven't granted it yet.")
+        if self._rules("ask", tool):
+            return self._asked(tool, asked)
+        if self.mode == "plan":
+            return Denied(f"Cannot call {tool} while in plan mode.", "mode")
+        if self.mode == "bypassPermissions":
+            return Allowed("mode")
+        rules = self._rules("allow", tool)
+        return Allowed("rule", rules[0].source) if rules else self._asked(tool, asked)
+
     def _outside(self, tool: str, path: Path, access: Access, desk: Desk) -> Denied | None:
         refusal = desk.refusal(path, access)
         if refusal is None:
@@ -166,7 +180,7 @@ class Permissions:
         return None
 
     def _rules(self, behaviour: Behaviour, tool: str) -> list[PermissionRule]:
-        return [rule for rule in self.rules if rule.behaviour == behaviour and rule.tool == tool]
+        return [rule for rule in self.rules if rule.behaviour == behaviour and rule.names(tool)]
 
 
 def _by_rule(message: str, rule: PermissionRule, *, is_rejection: bool = False) -> Denied:

@@ -9,9 +9,9 @@ from typing import Literal
 
 _BEFORE_ANOTHER = re.compile(r"\[\^/\]\*((?:[^/\[(]|\[\^/[^\]]*\](?!\*)|\[(?!\^/))*?)(?=\[\^/\]\*)")
 Behaviour = Literal["allow", "deny", "ask"]
-Source = Literal["config", "hook", "user_permanent", "user_reject"]
-"""In claude's words: a flag or the mode; a hook; a settings file that allows; one that denies."""
-_RULE = re.compile(r"(?P<tool>[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
+Source = Literal["config", "hook", "user_permanent", "user_reject", "user_temporary"]
+"""In claude's words: a flag or the mode; a hook; a settings file that allows; one that denies; who was asked."""
+_RULE = re.compile(r"(?P<tool>mcp__[\w*-]+|[\w-]+)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 _BETWEEN_RULES = re.compile(r"[,\s]+(?![^()]*\))")
 
 
@@ -58,6 +58,11 @@ class Denied:
     is_rejection: bool = False
     """The model gets it as a rejected call."""
 
+    @property
+    def may_be_asked(self) -> bool:
+        """Somebody may still allow the call: neither a rule nor the mode forbids it."""
+        return self.by == "ask" and self.reason_type != "mode"
+
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
@@ -75,6 +80,13 @@ class PermissionRule:
         if not self.is_saved:
             return "config"
         return "user_reject" if self.behaviour == "deny" else "user_permanent"
+
+    def names(self, tool: str) -> bool:
+        """Tell whether the rule is about this tool; `mcp__server` and `mcp__server__*` are about all of a server."""
+        if self.tool == tool or not self.tool.startswith("mcp__"):
+            return self.tool == tool
+        prefix, star, _ = self.tool.partition("*")
+        return tool.startswith(prefix if star else f"{self.tool}__")
 
     @property
     def is_whole(self) -> bool:
