@@ -49,7 +49,7 @@ ORDER: dict[str, str] = {
         "control settings usage < mcp_config models/attempts models/fallback options permissions/prompt < mcp_client "
         "models/wire permissions/harmless stream tools/bash tools/read tools/ripgrep tools/skill < models/clouds "
         "models/openai permissions/commands tools/edit tools/mcp tools/search < models/anthropic permissions/decide "
-        "tools/__init__ < hooks models/choice < toolbox < conversation < session < main < __main__"
+        "tools/__init__ < hooks models/choice < toolbox < compaction < conversation < session < main < __main__"
     ),
     "cli": (
         "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "

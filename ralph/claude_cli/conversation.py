@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ralph.claude_cli.compaction import FULL, Compactor, Room
 from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
 from ralph.claude_cli.models.base import (
     FellBack,
@@ -64,12 +65,22 @@ class Dialogue:
 
     def __init__(self, preamble: Sequence[str] = ()) -> None:
         self._messages: list[tuple[str, list[Mapping[str, object]]]] = []
-        self._preamble = [{"type": "text", "text": text} for text in preamble]
+        self._preamble: list[Mapping[str, object]] = [{"type": "text", "text": text} for text in preamble]
+        self._told: list[Mapping[str, object]] = []
+        """What the model already got of the preamble."""
+
+    def begin_again(self, summary: Mapping[str, object], kept: Content) -> None:
+        """Put a summary in the place of all but what is kept."""
+        self._messages = []
+        self._add("user", [*self._told, summary])
+        for message in kept:
+            content = [ndjson.mapping(block) for block in ndjson.sequence(message["content"])]
+            self._add(ndjson.text(message["role"]), content)
 
     def hear_user(self, content: Content) -> None:
         """Add what the user or a tool said."""
         self._add("user", [*self._preamble, *content])
-        self._preamble = []
+        self._told, self._preamble = [*self._told, *self._preamble], []
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Add to what goes ahead of the next message of the user."""
@@ -101,6 +112,9 @@ class Turn:
     asked: int = 0
     resumed: int = 0
     stop_reason: str | None = None
+    compacted: bool = False
+    """The conversation was shortened since the last reply."""
+
     in_tools: bool = False
     held_back: int = 0
     """Times that Stop hooks kept it from ending."""
@@ -126,6 +140,7 @@ class Conversation:
     most_asked: int | None = None
     most_dollars: float | None = None
     most_held_back: int = STOP_HOOKS_BLOCK
+    room: Room = field(default_factory=Room)
 
     @property
     def stream(self) -> Stream:
@@ -245,24 +260,40 @@ class Conversation:
 
     def _ask(self, turn: Turn) -> ModelReply:
         """Hear one message out, printing it block by block."""
-        request = ModelRequest(self.system, self.dialogue.messages(), self.toolbox.offers(turn.verdict))
+        if self.room.is_short(messages := self.dialogue.messages(), self.model.traits):
+            self._make_room(turn)
+        elif self.room.is_full(messages, self.model.traits):
+            raise FULL
         reply, start = ModelReply(), time.monotonic()
         turn.asked += 1
         self.stream.asking()
         try:
-            self._hear_out(request, reply, turn)
-        except (CalledOff, ModelError):
+            self._hear_out(reply, turn)
+        except (CalledOff, ModelError) as error:
             if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
                 self.account.charge(self.model.current, reply.tokens)
-            raise
+            if not isinstance(error, ModelError) or error.terminal_reason != "prompt_too_long":
+                raise
+            if turn.compacted or not self._make_room(turn):
+                raise
+            turn.asked -= 1
+            return self._ask(turn)
         turn.listened += time.monotonic() - start
         turn.stop_reason = reply.stop_reason
+        turn.compacted = False
+        self.room.count(reply.tokens)
         self.account.charge(self.model.current, reply.tokens)
         self.dialogue.hear_model(reply.blocks)
         return reply
 
-    def _hear_out(self, request: ModelRequest, reply: ModelReply, turn: Turn) -> None:
+    def _make_room(self, turn: Turn) -> bool:
+        turn.compacted = True
+        compactor = Compactor(self.room, self.model, self.toolbox, self.account, self.system)
+        return compactor.make_room(self.dialogue, self.toolbox.offers(turn.verdict))
+
+    def _hear_out(self, reply: ModelReply, turn: Turn) -> None:
         model = self.model.name
+        request = ModelRequest(self.system, self.dialogue.messages(), self.toolbox.offers(turn.verdict))
         for utterance in listen(self.model, request, self.toolbox.desk.stop):
             match utterance:
                 case Started():

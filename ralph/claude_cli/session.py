@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ralph.claude_cli import instructions
 from ralph.claude_cli.control import Requests
-from ralph.claude_cli.conversation import STOP_HOOKS_BLOCK, Conversation, Dialogue
+from ralph.claude_cli.conversation import STOP_HOOKS_BLOCK, Conversation, Dialogue, Room
 from ralph.claude_cli.desk import Desk, Tool
 from ralph.claude_cli.hooks import Hooks, from_harness, from_settings
 from ralph.claude_cli.instructions import available, listing
@@ -134,9 +134,8 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     )
     tools, disabled = _chosen(options, rights)
     known = available(cwd, home, options.sources if "Skill" in tools else ())
-    own = {"CLAUDE_CODE_SESSION_ID": options.session_id}
     scratch = _scratch(environment)
-    commands = options.settings.for_commands(environment) | own
+    commands = options.settings.for_commands(environment) | {"CLAUDE_CODE_SESSION_ID": options.session_id}
     folders = [*options.directories, *(cwd / folder for folder in options.settings.directories)]
     desk = Desk(cwd, environment=commands, scratch=scratch, add_dirs=folders, skills=known)
     desk.hides = rights.hides
@@ -171,6 +170,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         tries=_number(environment, "MAX_STRUCTURED_OUTPUT_RETRIES", TRIES),
         most_asked=options.max_turns,
         most_dollars=options.max_dollars,
+        room=Room.from_environment(own_environment),
         most_held_back=_number(environment, "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", STOP_HOOKS_BLOCK),
     )
     return Session(conversation, output, requests, scratch)

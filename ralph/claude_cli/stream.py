@@ -197,6 +197,11 @@ class Stream:
     blocks: int = 0
     """Blocks of the message in progress."""
 
+    trail: list[str] = field(default_factory=list[str])
+    """The events of the model's last message, and those after it."""
+
+    _spoken: str = ""
+
     def begin_turn(self) -> None:
         """Every turn opens with an init of its own."""
         self.said = 0
@@ -287,6 +292,9 @@ class Stream:
             meta = self.setting.far_tools.get(name, {"display_name": display(name)})
             event |= {"tool_use_meta": [{"id": block.get("id"), **meta}]}
         self._tell(message_id, *block_start(self.blocks, block))
+        if message_id != self._spoken:
+            self.trail, self._spoken = [], message_id
+        self.trail.append(str(event["uuid"]))
         self.output.put(event)
         self._tell(message_id, block_stop(self.blocks))
         self.blocks += 1
@@ -315,8 +323,9 @@ class Stream:
     def user(self, content: Sequence[Mapping[str, object]], **fields: object) -> None:
         self.said += 1
         message = {"role": "user", "content": [dict(block) for block in content]}
-        event = _whole({"type": "user", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
-        self.output.put(event | fields)
+        event = _whole({"type": "user", "message": message}) | self._stamp() | {"timestamp": _timestamp()} | fields
+        self.trail.append(str(event["uuid"]))
+        self.output.put(event)
 
     def result(
         self, outcome: TurnEnd, figures: Mapping[str, object], times: Mapping[str, int], **fields: object
