@@ -64,7 +64,7 @@ ORDER: dict[str, str] = {
         "reasons < board report rows < dry_run gc_report history lines source < needs table transcript view < "
         "actions margins pages preview < frame < screen"
     ),
-    "git": "configuration < command < address history < repo < clone index_flags",
+    "git": "configuration < command < address history < repo < clone",
     "queue": (
         "database goals repos/remote < engine glance manifest merge/vet news paths repos/mirror rows < budget clone "
         "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline merge_choice "
@@ -72,13 +72,13 @@ ORDER: dict[str, str] = {
         "< goal_task < serve"
     ),
     "run": (
-        "check observers place prompts replay session throwaway < agent loop scout summarizer < ask check_command "
-        "prepare screen < cut report resume turn workspace < open pipe planner understand < plan start"
+        "check observers place replay session template throwaway < prompts < agent loop scout summarizer < ask "
+        "check_command prepare screen < cut report resume turn workspace < open pipe planner understand < plan start"
     ),
     "sandbox": "policy variables < bubblewrap places < sandbox",
     "setup": "doctor preflight toolchains trial < init",
     "state": "inbox journal lock project < git_settings known_runs < past_runs",
-    "system": "clock environ files guardian instruction_files orphans programs signals < child leash notify",
+    "system": "clock environ files guardian instruction_files programs signals < child leash notify",
     "ui": (
         "keys output < terminal < render theme < "
         "console markdown page progress status_line < history run_keys transcript < live"
@@ -94,7 +94,7 @@ DOORS: dict[str, str] = {
     "git": "git/command",
     "httpx2": "claude_cli/mcp_client claude_cli/models/clouds claude_cli/models/openai claude_cli/models/wire",
     "mcp": "claude_cli/mcp_client",
-    "jinja2": "run/prompts",
+    "jinja2": "run/template",
     "jsonschema": "claude_cli/schemas",
     "openai": "claude_cli/models/openai",
     "orjson": "core/ndjson",

@@ -1,8 +1,11 @@
 """Where ralph keeps its files: its own directory, the configuration files, and the key of a repository in it."""
 
+import contextlib
 import hashlib
 import os
 import re
+import shlex
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +21,19 @@ def repo_key(root: Path) -> str:
 
 
 def ralph_dir(env: Mapping[str, str]) -> Path:
-    """Return the directory of runs and clones."""
+    """Return the directory of runs and clones; refuse one that everyone can write to."""
+    place = state_place(env)
+    with contextlib.suppress(OSError):  # there is none yet, or its first use says why it fails
+        if place.stat().st_mode & stat.S_IWOTH:
+            raise UsageError(
+                f"cannot use {place} for ralph's files: everyone on this machine can write to it",
+                f"take that away: chmod o-w {shlex.quote(str(place))}",
+            )
+    return place
+
+
+def state_place(env: Mapping[str, str]) -> Path:
+    """Return where that directory is, whatever its rights."""
     own = env.get("RALPH_DIR", "").strip()
     try:
         return Path(own).expanduser().absolute() if own else platformdirs.user_state_path("ralph")

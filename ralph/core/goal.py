@@ -122,9 +122,13 @@ def split_front_matter(text: str, path: Path, keys: Collection[str] = KEYS) -> t
     import yaml  # 20 ms, a tenth of a start, which most goals do without
 
     try:
+        compose = cast("Callable[..., object]", yaml.compose)
+        twice = _given_twice(compose(match[1], Loader=yaml.SafeLoader))
         loaded: object = yaml.safe_load(match[1])
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an impossible date is a ValueError
         raise _not_yaml(error, path) from error
+    if twice:
+        raise UsageError(f"{path}: front matter: `{twice}` is given twice", "keep one of the lines")
     if loaded is None:
         return {}, text[match.end() :]
     if not isinstance(loaded, dict):
@@ -139,6 +143,18 @@ def split_front_matter(text: str, path: Path, keys: Collection[str] = KEYS) -> t
     if faults:
         raise UsageError(f"{path}: front matter: " + "; ".join(faults), f"known keys: {', '.join(keys)}")
     return front_matter, text[match.end() :]
+
+
+def _given_twice(node: object) -> str:
+    """Return the first key that stands there twice: the parser would take the last one without a word."""
+    pairs = cast("list[tuple[object, object]]", getattr(node, "value", None) or [])
+    seen: set[str] = set()
+    for pair in pairs if type(node).__name__ == "MappingNode" else []:
+        key = str(getattr(pair[0], "value", ""))
+        if key in seen:
+            return key
+        seen.add(key)
+    return ""
 
 
 _YAML_FAULTS = (

@@ -53,6 +53,7 @@ _REPEATABLE = frozenset({
 })  # fmt: skip
 """Commands that only read, or that can safely run twice."""
 _MOST_TRIES = 3
+_FILTER = re.compile(r"^fatal: (.+): clean filter '(.+)' failed$", re.MULTILINE)
 _GAVE_UP = 128
 """Git's own exit code for fatal errors."""
 
@@ -70,6 +71,10 @@ def succeeded(root: Path, args: Sequence[str], outcome: tuple[int, str, str]) ->
     """Return git's output, or raise with git's own message."""
     status, out, err = lived(root, args, outcome)
     if status != 0:
+        if failed := _FILTER.search(err):
+            path, name = failed.groups()
+            hint = "a setting of git's names its program: repair that, or install it; git add shows its complaints"
+            raise RepoError(f"cannot commit {path} in {root}: clean filter '{name}' failed", hint)
         raise RepoError(f"git {_verb(args)} failed in {root}: {last_line(err) or f'exit {status}'}")
     return out
 

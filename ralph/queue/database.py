@@ -5,6 +5,9 @@ Readers (`reading`) block nobody, and nobody blocks them.
 
 import contextlib
 import re
+import shlex
+import stat
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Generator
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 VERSION = 7
+_PRIVATE = 0o600
 
 _WORKER_KEY, _WRITER_KEY = 0x72616C70, 0x72616C71
 """Advisory locks of PostgreSQL, in the database of the queue: one for its worker, one for writers."""
@@ -50,7 +54,7 @@ _AT_A_TIME = 5.0
 """Seconds of that which are waited within SQLite, deaf to everything else."""
 _SWITCHING = 0.02
 """Seconds after which a file is tried again that another process is switching to a write-ahead log."""
-_BUSY, _LOCKED, _IO_FAULT, _FULL = 5, 6, 10, 13
+_BUSY, _LOCKED, _IO_FAULT, _CORRUPT, _FULL, _NOT_ONE = 5, 6, 10, 11, 13, 26
 """SQLite's codes for what may pass, whatever the database is (the lowest byte; 3.40 to 3.50)."""
 
 SCHEMA = sa.MetaData()
@@ -146,7 +150,7 @@ def connect(url: str, *, create: bool) -> sa.Engine | None:
         if not file.exists() and not create:
             return None
         make_private_directory(file.parent)
-    if file is not None:
+        _make_private_file(file)
         # As many as ask: each thread that waits for a lock holds one, and the scheduler must not wait for theirs.
         engine = sa.create_engine(_parsed(url), max_overflow=-1)
         _set_up_sqlite(engine)
@@ -160,10 +164,43 @@ def connect(url: str, *, create: bool) -> sa.Engine | None:
         if _refusal(error.__cause__) in (_BUSY, _LOCKED, _IO_FAULT, _FULL):
             raise
         raise UsageError(error.message, error.hint) from error  # it is the wrong one: so far it is only named
-    if file is not None:
-        with named_in_faults(file):
-            file.chmod(0o600)
     return engine
+
+
+def _make_private_file(file: Path) -> None:
+    """Have the file be there, for nobody but the user: SQLite gives its logs the rights of the file beside them."""
+    with named_in_faults(file):
+        if not file.exists():
+            _make_database(file)
+        for each in (file, *(file.with_name(f"{file.name}-{log}") for log in ("wal", "shm"))):
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                if each.is_file() and stat.S_IMODE(each.stat().st_mode) != _PRIVATE:
+                    each.chmod(_PRIVATE)
+        if file.is_file() and file.stat().st_size == 0:
+            raise UsageError(
+                f"cannot open the queue {file}: the file is empty, so its goals are lost",
+                f"put a copy of it in its place; or remove it to begin with a new queue: rm {shlex.quote(str(file))}",
+            )
+
+
+def _make_database(file: Path) -> None:
+    """Make a database, whole before it has its name: an empty file is one that was damaged."""
+    import sqlite3
+
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=file.parent) as folder:
+        new = Path(folder) / file.name
+        new.touch(_PRIVATE)
+        with contextlib.closing(sqlite3.connect(new)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            file.hardlink_to(new)
+
+
+def checkpoint(engine: sa.Engine) -> None:
+    """Bring what is in the log into the file, so that a copy of the file alone has all of it; nobody waits for that."""
+    if engine.dialect.name == "sqlite":
+        with contextlib.suppress(SQLAlchemyError), contextlib.closing(engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def select_from_server(url: str, statement: str) -> list[tuple[object, ...]]:
@@ -239,6 +276,8 @@ def faults_named(url: sa.URL) -> Generator[None]:
 _HINTS = {
     _BUSY: "another process keeps it locked: find it with fuser or lsof, and stop it",
     _FULL: "free some disk space",
+    _CORRUPT: "the file is damaged: put a copy of it in its place, or save what can be read: sqlite3 FILE .recover",
+    _NOT_ONE: "the file is damaged, or not a queue: put a copy of it in its place, or name another queue with --db",
 }
 
 

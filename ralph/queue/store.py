@@ -21,6 +21,7 @@ from ralph.queue.database import (
     GOALS,
     MARKS,
     NEWS,
+    checkpoint,
     connect,
     faults_named,
     patient,
@@ -390,6 +391,7 @@ class Store:
         self._engine = patient(self._engine, seconds)
 
     def close(self) -> None:
+        checkpoint(self._engine)
         self._engine.dispose()
 
     @contextlib.contextmanager

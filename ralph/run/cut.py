@@ -12,7 +12,7 @@ from ralph.run.throwaway import clean_up_after_a_kill
 from ralph.state import git_settings, project
 from ralph.state.journal import Damaged, Journal, Saved
 from ralph.state.project import listed
-from ralph.system.orphans import end_marked
+from ralph.system.programs import end_marked
 
 
 def was_cut(asked: RunRequest, journal: Journal) -> bool:

@@ -9,18 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
-import jinja2.sandbox
-
 from ralph.config.settings import Settings
 from ralph.core.errors import ExitCode, RalphError
 from ralph.core.goal import Goal
 from ralph.core.plan import Plan
 from ralph.core.run import Iteration, Run, Trespass, Undone
 from ralph.core.summary import RECENT, SHORT
-from ralph.core.text import both_ends, fenced
+from ralph.core.text import both_ends
 from ralph.core.verdict import PROMISE, Reply, defused, obstacle_in
 from ralph.git.repo import committed_text
+from ralph.run.template import TemplateFault, render, render_with_limits, require_inside
 from ralph.system.files import named_in_faults, replace_file
 from ralph.system.instruction_files import read_memory, real, stays_inside
 
@@ -145,22 +143,17 @@ class Prompts:
         return self._render("stage.md.j2", {**variables, "agents_md": quoted, "reply": str(reply)})
 
     def _render(self, name: str, variables: Mapping[str, object]) -> str:
-        folders = tuple(str(folder) for folder in (self.overrides, _shipped()) if folder is not None)
+        own = self.overrides if self.overrides is not None and (self.overrides / name).exists() else None
         try:
-            template = _environment(folders).get_template(name)
-            rendered = template.render(variables)
-        except (
-            jinja2.TemplateError,
-            UnicodeDecodeError,
-            OSError,
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
-            where = f"{self.overrides / name}: " if self.overrides and (self.overrides / name).exists() else f"{name}: "
+            if own is None:
+                rendered = render((str(_shipped()),), name, variables)
+            else:
+                require_inside(own)
+                rendered = render_with_limits((str(own), str(_shipped())), name, variables)
+        except TemplateFault as error:
+            where = name if own is None else own / name
             raise PromptError(
-                f"{where}cannot render the template: {error}", "compare it with the template that ships with ralph"
+                f"{where}: cannot render the template: {error}", "compare it with the template that ships with ralph"
             ) from error
         if rendered.lstrip().startswith("/"):
             # Claude Code reads `/word` at the start as a slash command and reports success without calling the model.
@@ -252,21 +245,6 @@ def _obstacle(run: Run) -> str:
     """Return what blocks the last session, if the next one should confirm it."""
     last = run.history.last
     return both_ends(obstacle_in(last.summary), _LONGEST_SUMMARY) if run.obstacles and last is not None else ""
-
-
-@functools.cache
-def _environment(folders: tuple[str, ...]) -> jinja2.Environment:
-    """The engine for these folders, kept: compiling a template takes longer than all else in an iteration."""
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        loader=jinja2.FileSystemLoader(folders),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown for an agent, not HTML for a browser
-    )
-    environment.filters["fenced"] = fenced  # pyright: ignore[reportUnknownMemberType] - jinja2 does not type it
-    return environment
 
 
 def _quoted(item: Iteration, most: int) -> Mapping[str, object]:

@@ -190,7 +190,7 @@ def _optional(name: str, env: Mapping[str, str], without: str) -> Finding:
 def _state(env: Mapping[str, str]) -> Iterator[Finding]:
     """The state directory and the disk that it is on."""
     try:
-        place = paths.ralph_dir(env)
+        place = paths.state_place(env)
     except UsageError as error:
         yield Finding("state", Health.WRONG, error.message, "unset RALPH_DIR")
         return

@@ -11,12 +11,12 @@ import re
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RalphError
-from ralph.git.index_flags import entries_of, flagged, index_stamp, unflag
+from ralph.git.command import run_git, succeeded
 from ralph.git.repo import Repo, open_repo
 from ralph.state import project
 from ralph.state.journal import Journal
@@ -80,7 +80,7 @@ class GitSettings:
 def take(repo: Repo) -> GitSettings:
     """Read the settings of a repository, and the flags of its index."""
     entries = {name: read_entry(_place(repo, name)) for name in (*_NAMES, *_OWN_NAMES)}
-    return GitSettings(entries, flagged(repo))
+    return GitSettings(entries, _flagged(repo))
 
 
 def restore_after_a_cut(root: Path, runs: Path, aside: Path) -> list[str]:
@@ -113,21 +113,21 @@ class GuardedSettings:
         """`folder` is for the copy, which `drop` removes at the end."""
         self._repo, self._settings, self._folder = repo, settings, folder
         settings.store(folder)
-        self._stamp = index_stamp(repo)
+        self._stamp = _index_stamp(repo)
 
     def undo(self, aside: Path) -> list[str]:
         """Undo what a session changed; name it, as paths from the root of the repository."""
         undone = [f".git/{name}" for name in self._settings.restore(self._repo, aside)]
-        if index_stamp(self._repo) != self._stamp:
-            if hidden := flagged(self._repo) - self._settings.flagged:
-                unflag(self._repo, hidden)
+        if _index_stamp(self._repo) != self._stamp:
+            if hidden := _flagged(self._repo) - self._settings.flagged:
+                _unflag(self._repo, hidden)
                 undone.append(".git/index")
             self.note_index()
         return undone
 
     def note_index(self) -> None:
         """Remember the index as ralph has left it."""
-        self._stamp = index_stamp(self._repo)
+        self._stamp = _index_stamp(self._repo)
 
     def drop(self) -> None:
         """Remove the copy: no session runs any more, and all is as it was."""
@@ -177,8 +177,52 @@ def _differs(name: str, before: Entry, now: Entry) -> bool:
         return False
     if name not in _CONFIGS or not isinstance(before, File) or not isinstance(now, File):
         return True
-    old, new = entries_of(before.content), entries_of(now.content)
+    old, new = _entries_of(before.content), _entries_of(now.content)
     if old is None or new is None:
         return True
     changed = (Counter(old) - Counter(new)) + (Counter(new) - Counter(old))
     return not all(_HARMLESS.fullmatch(entry.partition("\n")[0]) for entry in changed)
+
+
+_SKIPPED = "S"
+"""How `git ls-files -v` marks a path that is not to be in the working tree."""
+
+_Stamp = tuple[int, int, int]
+
+
+def _index_stamp(repo: Repo) -> _Stamp:
+    """Tell one state of the index from another without reading it."""
+    try:
+        found = (repo.git_dir / "index").stat()
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _flagged(repo: Repo) -> frozenset[str]:
+    """Return the paths that git takes for unchanged; in a sparse checkout some are missing by design."""
+    listing = ("ls-files", "-v", "-z")
+    entries = succeeded(repo.root, listing, run_git(repo.root, *listing, pinned=repo.pinned)).split("\0")
+    marked = [(entry[0], entry[2:]) for entry in entries if entry and (entry[0].islower() or entry[0] == _SKIPPED)]
+    if any(mark == _SKIPPED for mark, _ in marked) and _is_sparse(repo):
+        marked = [(mark, path) for mark, path in marked if mark.upper() != _SKIPPED]
+    return frozenset(path for _, path in marked)
+
+
+def _unflag(repo: Repo, paths: Collection[str]) -> None:
+    """Have git look at these paths again."""
+    said = "\0".join(paths).encode("utf-8", "surrogateescape")
+    for flag in ("--no-assume-unchanged", "--no-skip-worktree"):
+        asking = ("update-index", flag, "-z", "--stdin")
+        succeeded(repo.root, asking, run_git(repo.root, *asking, said=said, pinned=repo.pinned))
+
+
+def _is_sparse(repo: Repo) -> bool:
+    return run_git(repo.root, "config", "--type=bool", "core.sparseCheckout", pinned=repo.pinned)[1].strip() == "true"
+
+
+def _entries_of(settings: bytes) -> list[str] | None:
+    """Return the entries of a file of settings, each a key and its value; None if git cannot read it."""
+    asking = ("config", "--file=-", "--no-includes", "--list", "-z")
+    status, out, _ = run_git(Path("/"), *asking, said=settings)
+    return [entry for entry in out.split("\0") if entry] if status == 0 else None

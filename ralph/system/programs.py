@@ -1,4 +1,4 @@
-"""Other programs: running one to its end with a time limit, finding one on PATH, and telling which are running."""
+"""Other programs: running one to its end with a time limit, finding one on PATH, telling which run; and leftovers."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -242,3 +242,45 @@ def held_in_memory(content: bytes) -> str:
         path = file.name
     _held.append(file)
     return path
+
+
+RUN_MARKER = "RALPH_RUN_ID"
+"""The variable that all processes of a run's sessions inherit; it holds the id of the run."""
+_LEAVING = 5.0
+"""Seconds that they are given to be gone: one that a disk holds up ends later."""
+_MOMENT = 0.01
+
+
+def end_marked(runs: Collection[str]) -> int:
+    """Kill every process that belongs to a session of these runs; return how many there were.
+
+    Neither this process nor those above it: a user may have started it from what a session left.
+    """
+    wanted = {f"{RUN_MARKER}={run}".encode() for run in runs}
+    ended: set[int] = set()
+    deadline = time.monotonic() + _LEAVING
+    while wanted and (found := set(_marked(wanted))) and time.monotonic() < deadline:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        ended |= found
+        time.sleep(_MOMENT)
+    return len(ended)
+
+
+def _marked(wanted: set[bytes]) -> Iterator[int]:
+    above = set(_above(os.getpid()))
+    for entry in Path("/proc").iterdir() if Path("/proc/self").exists() else ():
+        if entry.name.isdigit() and int(entry.name) not in above:
+            with contextlib.suppress(OSError):  # another user's, or gone; a zombie has no environment
+                if not wanted.isdisjoint((entry / "environ").read_bytes().split(b"\0")):
+                    yield int(entry.name)
+
+
+def _above(pid: int) -> Iterator[int]:
+    while pid:
+        yield pid
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()[1])
+        except OSError:
+            return

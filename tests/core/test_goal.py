@@ -87,6 +87,7 @@ def test_a_rule_further_down_is_no_front_matter() -> None:
         ("modell: opus", "unknown key `modell` (did you mean model?)"),
         ("zzz: 1", "unknown key `zzz`"),
         ("1: one", "unknown key `1`"),
+        ("agent: codex\nmodel: x\nagent: claude", "`agent` is given twice"),
         ("- a\n- b", "the front matter has no `key: value` lines"),
         ("just words", "the front matter has no `key: value` lines"),
         ("a: [", ", line 3, column 1: cannot read the front matter: a bracket, brace or key is not closed"),

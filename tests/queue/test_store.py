@@ -159,11 +159,12 @@ def test_a_queue_that_many_make_at_once_is_made_once(url: str) -> None:
     store.close()
 
 
-def test_a_new_file_that_somebody_else_is_making_is_waited_for(tmp_path: Path) -> None:
+def test_a_file_that_somebody_else_is_about_to_switch_is_waited_for(tmp_path: Path) -> None:
     """SQLite itself refuses at once to switch a file to its write-ahead log that another process is about to switch."""
     found: list[Store] = []
     opening = threading.Thread(target=lambda: found.append(opened(default_url(tmp_path))))
     with contextlib.closing(sqlite3.connect(tmp_path / "runs.sqlite", isolation_level=None)) as other:
+        other.execute("PRAGMA user_version=1")  # not empty, and without a write-ahead log
         other.execute("BEGIN IMMEDIATE")
         opening.start()
         opening.join(0.3)
@@ -211,6 +212,57 @@ def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot open the queue"):
         open_store(default_url(tmp_path))
     assert file.read_bytes() == before
+
+
+def test_a_queue_and_its_logs_are_for_its_user_alone_and_a_copy_of_the_file_has_all_of_it(tmp_path: Path) -> None:
+    url, file = default_url(tmp_path), tmp_path / "runs.sqlite"
+    store, other = opened(url), opened(url)
+    store.submit([asked("one")], State.QUEUED)
+    for log in ("", "-wal", "-shm"):
+        assert stat.S_IMODE((tmp_path / f"runs.sqlite{log}").stat().st_mode) == 0o600
+    store.close()
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "runs.sqlite").write_bytes(file.read_bytes())
+    copied = opened(default_url(tmp_path / "copy"))
+    assert [goal.name for goal in copied.goals()] == ["one"]
+    copied.close()
+    other.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "runs.sqlite"]
+
+
+def test_the_rights_of_an_older_queue_are_mended(tmp_path: Path) -> None:
+    file, holding = tmp_path / "runs.sqlite", opened(default_url(tmp_path))
+    holding.submit([asked("one")], State.QUEUED)
+    for log in ("", "-wal", "-shm"):
+        (tmp_path / f"runs.sqlite{log}").chmod(0o644)
+    opened(default_url(tmp_path)).close()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (file, tmp_path / "runs.sqlite-wal")} == {0o600}
+    holding.close()
+
+
+def test_an_empty_file_is_not_taken_for_an_empty_queue(tmp_path: Path) -> None:
+    file = tmp_path / "runs.sqlite"
+    file.touch()
+    with pytest.raises(UsageError, match="the file is empty, so its goals are lost") as caught:
+        open_store(default_url(tmp_path))
+    assert f"rm {file}" in caught.value.hint
+    assert file.read_bytes() == b""
+
+
+def test_a_damaged_file_is_named_with_what_helps(tmp_path: Path) -> None:
+    store = opened(default_url(tmp_path))
+    store.submit([asked(f"goal-{number}") for number in range(200)], State.QUEUED)
+    store.close()
+    file = tmp_path / "runs.sqlite"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100] + b"\xff" * (len(whole) - 100))
+    with pytest.raises((UsageError, QueueError)) as caught:
+        opened(default_url(tmp_path)).goals()
+    assert "damaged" in caught.value.hint
+    file.write_bytes(b"\0" * len(whole))
+    with pytest.raises(UsageError) as caught:
+        open_store(default_url(tmp_path))
+    assert "damaged" in caught.value.hint
 
 
 def test_two_goals_of_one_submission_do_not_share_a_branch(store: Store) -> None:

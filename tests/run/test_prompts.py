@@ -247,6 +247,50 @@ def test_a_template_that_errs_or_attacks_is_refused_and_named(tmp_path: Path, te
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{{ 'a' * 2000000000 }}", r"more than 500 MB|longer than"),
+        (
+            "{% set x = namespace(t='aaaaaaaa') %}{% for i in range(40) %}{% set x.t = x.t ~ x.t %}{% endfor %}",
+            "500 MB",
+        ),
+    ],
+)
+def test_a_template_that_takes_too_much_memory_is_refused(tmp_path: Path, template: str, why: str) -> None:
+    path = override(tmp_path, template)
+    with pytest.raises(PromptError, match=why) as caught:
+        worker(tmp_path)
+    assert str(path) in caught.value.message
+
+
+@pytest.mark.long
+def test_a_template_that_takes_for_ever_is_refused(tmp_path: Path) -> None:
+    loop = "{% for i in range(99999) %}"
+    override(tmp_path, f"{loop}{loop}{loop}{'{% endfor %}' * 3}")
+    with pytest.raises(PromptError, match=r"it takes longer than 10s|more than"):
+        worker(tmp_path)
+
+
+@pytest.mark.parametrize("link", ["file", "folder", "partial"])
+def test_a_template_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "worker.md.j2").write_text("a secret")
+    path = override(tmp_path, "{% include 'partial' %}")
+    if link == "folder":
+        path.unlink()
+        path.parent.rmdir()
+        path.parent.symlink_to(elsewhere)
+    elif link == "file":
+        path.unlink()
+        path.symlink_to(elsewhere / "worker.md.j2")
+    else:
+        (path.parent / "partial").symlink_to(elsewhere / "worker.md.j2")
+    with pytest.raises(PromptError, match="is a link that leads out of"):
+        worker(tmp_path)
+
+
 def test_a_template_that_is_not_utf8_is_refused_and_named(tmp_path: Path) -> None:
     override(tmp_path, "").write_bytes(b"\xff\xfe")
     with pytest.raises(PromptError, match=r"worker\.md\.j2"):
