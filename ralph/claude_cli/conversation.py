@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ralph.claude_cli.compaction import FULL, Compactor, Room
+from ralph.claude_cli.history import SessionFile
 from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
 from ralph.claude_cli.models.base import (
     FellBack,
@@ -61,26 +62,33 @@ _WITHHELD = (
 
 
 class Dialogue:
-    """A list of messages, begun by what the model should know beforehand."""
+    """A list of messages, begun by what the model should know beforehand; each is stored as it is said."""
 
-    def __init__(self, preamble: Sequence[str] = ()) -> None:
+    def __init__(self, record: SessionFile, preamble: Sequence[str] = ()) -> None:
         self._messages: list[tuple[str, list[Mapping[str, object]]]] = []
         self._preamble: list[Mapping[str, object]] = [{"type": "text", "text": text} for text in preamble]
         self._told: list[Mapping[str, object]] = []
         """What the model already got of the preamble."""
+        self.record = record
+        for role, content in record.past.messages:
+            self._add(role, self._opened(role, content))
 
     def begin_again(self, summary: Mapping[str, object], kept: Content) -> None:
         """Put a summary in the place of all but what is kept."""
         self._messages = []
-        self._add("user", [*self._told, summary])
+        messages: list[tuple[str, Content]] = [("user", [summary])]
         for message in kept:
             content = [ndjson.mapping(block) for block in ndjson.sequence(message["content"])]
-            self._add(ndjson.text(message["role"]), content)
+            messages.append((ndjson.text(message["role"]), content))
+        self._add("user", self._told)
+        for role, content in messages:
+            self._add(role, content)
+        self.record.compacted(messages)
 
     def hear_user(self, content: Content) -> None:
         """Add what the user or a tool said."""
-        self._add("user", [*self._preamble, *content])
-        self._told, self._preamble = [*self._told, *self._preamble], []
+        self._add("user", self._opened("user", content))
+        self.record.add("user", content)
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Add to what goes ahead of the next message of the user."""
@@ -90,10 +98,19 @@ class Dialogue:
         """Add what the model said; a message without content never was one."""
         if content:
             self._add("assistant", content)
+            self.record.add("assistant", content)
 
     def messages(self) -> list[Mapping[str, object]]:
         """All of it, for a request."""
         return [{"role": role, "content": list(content)} for role, content in self._messages]
+
+    def _opened(self, role: str, content: Content) -> Content:
+        """The content with what goes ahead of the user's first words."""
+        if role != "user":
+            return content
+        opened = [*self._preamble, *content]
+        self._told, self._preamble = [*self._told, *self._preamble], []
+        return opened
 
     def _add(self, role: str, content: Content) -> None:
         # After an interrupt the user speaks twice in a row; to the API that is one message.
@@ -166,7 +183,9 @@ class Conversation:
             if error.advice:
                 self.advise(error.advice)
             ended = failed(error)
-        self.stream.result(ended, self.account.figures(), _times(turn, ended), permission_denials=turn.done.denials)
+        figures = self.account.figures()
+        self.dialogue.record.add_costs(figures)
+        self.stream.result(ended, figures, _times(turn, ended), permission_denials=turn.done.denials)
         return ended
 
     def greet(self, source: str) -> None:
@@ -342,7 +361,9 @@ class Conversation:
     @property
     def _is_out_of_money(self) -> bool:
         spent = self.account.dollars
-        return self.most_dollars is not None and spent is not None and spent >= self.most_dollars
+        if self.most_dollars is None or spent is None:
+            return False
+        return spent - self.account.before >= self.most_dollars
 
 
 def _reminder(reply: ModelReply, turn: Turn) -> str:

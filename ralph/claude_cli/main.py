@@ -16,10 +16,20 @@ from pathlib import Path
 from typing import NoReturn, assert_never
 
 from ralph.claude_cli.flags import FLAGS, BadUsage, Use, parse
+from ralph.claude_cli.history import NoSuchSession
 from ralph.claude_cli.options import Options, settle
 from ralph.claude_cli.session import Session, assemble, tell
-from ralph.claude_cli.stdio import BadInput, Control, ControlAnswer, OutputLost, UserMessage, read_line, said
-from ralph.claude_cli.stream import VERSION
+from ralph.claude_cli.stdio import (
+    BadInput,
+    Control,
+    ControlAnswer,
+    OutputLost,
+    StreamOutput,
+    UserMessage,
+    read_line,
+    said,
+)
+from ralph.claude_cli.stream import VERSION, no_session
 from ralph.claude_cli.toolbox import Leaving
 from ralph.core.errors import ExitCode, RalphError
 from ralph.core.ndjson import LineSplitter, Oversized
@@ -113,7 +123,12 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
         return 0
     if "print" not in given and sys.stdout.isatty():
         raise BadUsage("Error: ralph-claude has no interactive mode: give it a prompt with --print")
-    options = settle(given, is_root=os.geteuid() == 0, environment=environment, cwd=cwd)
+    try:
+        options = settle(given, is_root=os.geteuid() == 0, environment=environment, cwd=cwd)
+    except NoSuchSession as error:
+        if given.last("output-format") == "stream-json":
+            StreamOutput().put(no_session(error.session_id, str(error)))
+        return _complain(str(error))
     for note in options.notes:
         _complain(note)
     prompt = None if options.reads_stream else _prompt(options)
@@ -123,6 +138,8 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
     finally:
         session.output.end()
         session.close()
+        if (fault := options.record.fault) is not None:
+            _complain(f"ralph-claude: the session could not be stored: {fault.strerror or fault}")
 
 
 def _attend(session: Session, prompt: str | None) -> int:
@@ -195,7 +212,7 @@ def _converse(session: Session, calls: SignalSafeQueue[Call]) -> None:
         is_greeted = False
         while (message := session.conversation.inbox.next()) is not None or not is_greeted:
             if not is_greeted:
-                session.conversation.greet("startup")
+                session.conversation.greet("resume" if session.conversation.dialogue.record.is_resumed else "startup")
                 is_greeted = True
             if message is None:
                 break

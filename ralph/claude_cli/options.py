@@ -1,12 +1,12 @@
 """The options of one session: what the flags come to, or the refusal."""
 
 import re
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.claude_cli.flags import BadUsage, Given, Use
+from ralph.claude_cli.history import SessionFile, Wish, open_record
 from ralph.claude_cli.schemas import NotASchema, require_valid
 from ralph.claude_cli.settings import SOURCES, ClaudeSettings, read_settings
 from ralph.core import ndjson
@@ -41,7 +41,7 @@ class Options:
     max_dollars: float | None
     system_prompt: str | None
     more_system_prompt: str
-    session_id: str
+    record: SessionFile
     directories: tuple[Path, ...]
     effort: str
     sources: tuple[str, ...]
@@ -92,7 +92,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         max_dollars=_dollars(given.last("max-budget-usd")),
         system_prompt=_prompt(given, "system-prompt", cwd),
         more_system_prompt=_prompt(given, "append-system-prompt", cwd) or "",
-        session_id=_session_id(given.last("session-id")),
+        record=open_record(_wish(given), environment, cwd),
         directories=tuple(cwd / folder for folder in given.values.get("add-dir", ())),
         effort=effort,
         sources=sources,
@@ -110,7 +110,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
 def _refuse(given: Given) -> None:
     if refused := given.of(Use.REFUSED):
         name = refused[0].names[-1]
-        raise BadUsage(f"Error: ralph-claude does not support {name}: every session starts fresh, with --print")
+        raise BadUsage(f"Error: ralph-claude does not support {name}")
     if "system-prompt" in given and "system-prompt-file" in given:
         raise BadUsage("Error: Cannot use both --system-prompt and --system-prompt-file. Please use only one.")
 
@@ -187,10 +187,18 @@ def _prompt(given: Given, key: str, cwd: Path) -> str | None:
     return f"{said}\n\n{text}" if said else text
 
 
-def _session_id(text: str | None) -> str:
-    if text is not None and not _UUID.fullmatch(text):
+def _wish(given: Given) -> Wish:
+    session_id = given.last("session-id") or ""
+    if "session-id" in given and not _UUID.fullmatch(session_id):
         raise BadUsage("Error: Invalid session ID. Must be a valid UUID.")
-    return text or str(uuid.uuid4())
+    return Wish(
+        session_id=session_id.lower(),
+        resume=(given.last("resume") or "") if "resume" in given else None,
+        continues="continue" in given and "resume" not in given,
+        forks="fork-session" in given,
+        persists="no-session-persistence" not in given,
+        title=given.last("name") or "",
+    )
 
 
 def _effort(level: str) -> tuple[str, list[str]]:

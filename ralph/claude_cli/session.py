@@ -51,14 +51,14 @@ def system_prompt(own: str | None, more: str, cwd: Path) -> list[str]:
     return ["\n\n".join(filter(None, [_DEFAULT if own is None else own, more])), surroundings]
 
 
-def preamble(instructions: Sequence[str], skills: str) -> list[str]:
+def preamble(cwd: Path, home: Path, sources: Sequence[str], skills: str) -> list[str]:
     """The project's instructions and what skills there are, ahead of the first message."""
     told: list[str] = []
-    if instructions:
+    if found := instructions.instructions(cwd, home, sources):
         said = (
             "Codebase and user instructions are shown below. Be sure to adhere to these instructions. They override any"
         )
-        told.append("\n\n".join([f"{said} default behavior.", *instructions]))
+        told.append("\n\n".join([f"{said} default behavior.", *found]))
     if skills:
         told.append(f"The following skills are available for use with the Skill tool:\n\n{skills}")
     return [f"<system-reminder>\n{text}\n</system-reminder>" for text in told]
@@ -135,13 +135,13 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     tools, disabled = _chosen(options, rights)
     known = available(cwd, home, options.sources if "Skill" in tools else ())
     scratch = _scratch(environment)
-    commands = options.settings.for_commands(environment) | {"CLAUDE_CODE_SESSION_ID": options.session_id}
+    commands = options.settings.for_commands(environment) | {"CLAUDE_CODE_SESSION_ID": options.record.session_id}
     folders = [*options.directories, *(cwd / folder for folder in options.settings.directories)]
     desk = Desk(cwd, environment=commands, scratch=scratch, add_dirs=folders, skills=known)
     desk.hides = rights.hides
     names = sorted({*tools, TOOL} if options.schema is not None else tools)
     setting = Setting(
-        session_id=options.session_id,
+        session_id=options.record.session_id,
         cwd=str(cwd),
         model=model.name,
         tools=names,
@@ -156,13 +156,13 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         tell(note)
     requests = Requests(output.put)
     reach = open_servers(options, own_environment, cwd, requests)
-    facts = {"session_id": options.session_id, "transcript_path": ""}
+    facts = {"session_id": options.record.session_id, "transcript_path": str(options.record.path or "")}
     hooks = Hooks(desk, stream, facts, matched, shows_all=options.shows_hooks)
     conversation = Conversation(
         model=model,
         toolbox=Toolbox(tools, disabled, rights, desk, stream, hooks, threading.Event(), *reach),
-        dialogue=Dialogue(preamble(instructions.instructions(cwd, home, options.sources), listing(known.values()))),
-        account=SessionUsage(_price),
+        dialogue=Dialogue(options.record, preamble(cwd, home, options.sources, listing(known.values()))),
+        account=SessionUsage.of(_price, model.current, options.record.past.costs),
         inbox=Stdin(desk.stop),
         system=system_prompt(options.system_prompt, options.more_system_prompt, cwd),
         advise=advise,

@@ -161,6 +161,27 @@ def _error(subtype: str, stop_reason: str | None, reason: str, said: str, plain:
     return TurnEnd(subtype, True, stop_reason, reason, {"errors": [said]}, plain)
 
 
+def no_session(session_id: str, said: str) -> Event:
+    """The only event of a process whose session is not there."""
+    return {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "duration_ms": 0,
+        "duration_api_ms": 0,
+        "is_error": True,
+        "num_turns": 0,
+        "stop_reason": None,
+        "session_id": session_id,
+        "total_cost_usd": 0,
+        "usage": usage(Tokens()),
+        "modelUsage": {},
+        "permission_denials": [],
+        "uuid": str(uuid.uuid4()),
+        "errors": [said],
+        "result_index": 0,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The facts about a session in `system/init`."""

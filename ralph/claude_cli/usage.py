@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ralph.claude_cli.models.base import Model, bare
+from ralph.core.ndjson import amount, count, mapping
 from ralph.core.usage import Tokens, canonical
 
 
@@ -32,6 +33,8 @@ class SessionUsage:
     turn: dict[str, Spent] = field(default_factory=dict[str, "Spent"])
     whole: dict[str, Spent] = field(default_factory=dict[str, "Spent"])
     models: dict[str, Model] = field(default_factory=dict[str, Model])
+    before: float = 0.0
+    """Dollars that earlier processes of this session spent: they do not count for a budget."""
 
     @property
     def dollars(self) -> float | None:
@@ -42,6 +45,20 @@ class SessionUsage:
 
     def begin_turn(self) -> None:
         self.said, self.turn = Tokens(), {}
+
+    @classmethod
+    def of(
+        cls, price: Callable[[str, Tokens], float | None], model: Model, costs: Mapping[str, object]
+    ) -> "SessionUsage":
+        """Go on with what earlier processes of this session have spent on the model."""
+        account, page = cls(price), mapping(costs.get(model.name))
+        names = ("inputTokens", "outputTokens", "cacheCreationInputTokens", "cacheReadInputTokens")
+        if page:
+            account.models[model.name] = model
+            tokens = Tokens(*(count(page.get(name)) for name in names))
+            account.whole[model.name] = Spent(tokens, amount(page.get("costUSD")))
+        account.before = account.dollars or 0.0
+        return account
 
     def charge(self, model: Model, tokens: Tokens, *, aside: bool = False) -> None:
         """Enter one message; `aside`: it is no message of the conversation itself."""

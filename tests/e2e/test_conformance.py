@@ -591,16 +591,6 @@ def test_difference_two_system_prompts_are_a_contradiction(stage: Stage) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("flag", ["--continue", "--fork-session"])
-def test_difference_a_session_that_goes_on_is_refused(stage: Stage, flag: str) -> None:
-    """It would mean something else to begin afresh, which is what 2.1.325 does in a new directory."""
-    real, ours = stage.play(Story([Say("hello")], (*BARE, *TOOLS, flag, "--", "hi")))
-    assert (real.exit_code, real.stdout) == (0, "hello\n")
-    assert (ours.exit_code, ours.stdout) == (1, "")
-    assert flag in ours.stderr
-
-
-@pytest.mark.long
 def test_difference_the_price_of_an_unknown_model_is_not_guessed(stage: Stage) -> None:
     """2.1.325 charges it like its own default model, and says so only in `costBasis`."""
     story = Story([Say("hello")], (*STREAM, *TOOLS, "--model", "gpt-9"), one_message)

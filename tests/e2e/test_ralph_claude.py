@@ -130,16 +130,19 @@ def test_without_a_key_one_line_says_what_to_do(run: Any) -> None:
 
 
 def test_a_flag_without_effect_is_accepted_with_a_line(run: Any, script: Path) -> None:
-    done = run("-p", "go", "--model", f"scripted:{script}", "--betas", "a", "b")
+    done = run("-p", "go", "--model", f"scripted:{script}", "--chrome", "--file", "a", "b")
     assert done.exit_code == 0
-    assert done.stderr.splitlines() == ["ralph-claude: --betas has no effect here"]
+    assert done.stderr.splitlines() == [
+        "ralph-claude: --chrome has no effect here",
+        "ralph-claude: --file has no effect here",
+    ]
 
 
-@pytest.mark.parametrize("flag", ["--resume", "-c", "--fork-session", "--worktree"])
+@pytest.mark.parametrize("flag", ["--from-pr", "--worktree"])
 def test_a_flag_that_changes_the_meaning_is_refused(run: Any, script: Path, flag: str) -> None:
     done = run("-p", "go", flag, "--model", f"scripted:{script}")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert "every session starts fresh" in done.stderr
+    assert done.stderr == f"Error: ralph-claude does not support {flag}\n"
 
 
 def test_by_its_own_name_it_says_whose_child_it_is(run: Any, tmp_path: Path) -> None:
@@ -279,8 +282,8 @@ def test_outputs_are_kept_in_a_folder_that_nobody_made_before(run: Any, tmp_path
     (trap / "bash-1.txt").symlink_to(tmp_path / "precious")
     call = {"type": "tool_use", "name": "Bash", "input": {"command": "seq 20000"}}
     (tmp_path / "s.json").write_text(json.dumps([[[call], [{"type": "text", "text": "end"}]]]))
-    flags = ("--model", f"scripted:{tmp_path / 's.json'}", "--allowedTools=Bash", "--session-id", session, *STREAM)
-    done = run("-p", "go", *flags, env={"CLAUDE_CODE_TMPDIR": "", name: str(place)})
+    flags = ("--model", f"scripted:{tmp_path / 's.json'}", "--allowedTools=Bash", *STREAM)
+    done = run("-p", "go", *flags, "--session-id", session, env={"CLAUDE_CODE_TMPDIR": "", name: str(place)})
     kept = Path(
         next(event for event in done.events if event["type"] == "user")["tool_use_result"]["persistedOutputPath"]
     )
