@@ -278,7 +278,11 @@ def _with_its_parts(path: str, home: Path | None) -> str:
 
 
 def _git_folders(tree: Path) -> Iterator[Mount]:
-    """Yield git's folders that lie outside the work tree: those of a linked work tree, and borrowed objects."""
+    """Yield git's folders of a work tree, wherever they are, and the objects that it borrows.
+
+    An agent may commit, stash and set hooks up, and all of that is thrown away: ralph takes the files, and commits them
+    itself. So settings, hooks, refs and index flags of an agent's exist for nobody else's git.
+    """
     entry = tree / ".git"
     folders = [entry]
     try:
@@ -286,8 +290,12 @@ def _git_folders(tree: Path) -> Iterator[Mount]:
             folder = tree / told.removeprefix("gitdir:").strip()
             common = folder / "commondir"
             folders = [folder, *([folder / common.read_text().strip()] if common.is_file() else [])]
-            for each in folders:
-                yield Mount(os.path.realpath(each), MountKind.WRITE)
+            if not entry.is_symlink():
+                yield Mount(str(entry), MountKind.READ)  # it says where the folder is
+        real = [os.path.realpath(each) for each in folders if each.is_dir()]
+        for path in real:
+            if not any(path.startswith(f"{other}/") for other in real):
+                yield Mount(path, MountKind.DISPOSABLE)
         for line in _lines(folders[-1] / "objects" / "info" / "alternates"):
             if (objects := Path(os.path.realpath(folders[-1] / "objects" / line))).is_dir():
                 yield Mount(str(objects), MountKind.READ)

@@ -63,6 +63,8 @@ class MountKind(StrEnum):
     WRITE = "write"
     SCRATCH = "scratch"
     """A folder as it is; what is written there is thrown away."""
+    DISPOSABLE = "disposable"
+    """The same; where no layer can be laid over it, the folder itself, as programs would fail without it."""
     EMPTY = "empty"
     """A folder of its own, thrown away."""
     BLANK = "blank"
@@ -157,10 +159,12 @@ def _mounted(mount: Mount, *, overlays: bool) -> tuple[str, ...]:
             return "--ro-bind", source, mount.path
         case MountKind.WRITE:
             return "--dev-bind" if mount.path.startswith("/dev/") else "--bind", source, mount.path
-        case MountKind.SCRATCH if overlays:
+        case MountKind.SCRATCH | MountKind.DISPOSABLE if overlays:
             return "--overlay-src", source, "--tmp-overlay", mount.path
         case MountKind.SCRATCH:
             return "--ro-bind", source, mount.path
+        case MountKind.DISPOSABLE:
+            return "--bind", source, mount.path
         case MountKind.EMPTY:
             return "--perms", "1777" if mount.path in EVERYONES else "0700", "--tmpfs", mount.path
         case MountKind.BLANK:
