@@ -173,11 +173,15 @@ def repo(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ralph(repo: Path, world: Path, bin_dir: Path, forks: Forks) -> Ralph:
-    """Run ralph in `repo`; of the machine's environment it sees only a PATH without any agent."""
+def ralph(repo: Path, world: Path, bin_dir: Path, tmp_path: Path, forks: Forks) -> Ralph:
+    """Run ralph in `repo`; of the machine's environment it sees only a PATH without any agent.
+
+    The test's own directories are shown in the sandbox: its agents keep notes for the test there, and /tmp, in which
+    they lie, is hidden.
+    """
     elsewhere = [path for path in os.environ["PATH"].split(os.pathsep) if not _holds_agent(Path(path))]
     path = os.pathsep.join([str(bin_dir), *elsewhere])
-    return Ralph(repo, {"PATH": path, **world_env(world)}, forks=forks)
+    return Ralph(repo, {"PATH": path, **world_env(world), "RALPH_SANDBOX_BIND": f"{world}:{tmp_path}"}, forks=forks)
 
 
 @pytest.fixture(scope="session")

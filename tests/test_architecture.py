@@ -27,7 +27,7 @@ LAYERS: dict[str, str] = {
     "ui": "system",
     "run": "system sandbox git agents config state ui __init__",
     "queue": "system git agents config state",  # it reaches `ralph run` only as a process
-    "setup": "system git agents config state ui run queue __init__",
+    "setup": "system sandbox git agents config state ui run queue __init__",
     "dashboard": "queue ui config system state",  # a goal's log is what its run keeps on disk
     "cli": "system git agents config state ui run setup queue dashboard __init__",
     "claude_cli": "system __init__",

@@ -93,7 +93,7 @@ class ClaudeRunner:
 
     def permissions(self, *, read_only: bool = False) -> str:  # noqa: ARG002 - its tools are read-only then
         mode = self.options.permission_mode
-        return (f"permission mode {mode}" if mode else "tools auto-approved") + " · sandbox: none"
+        return f"permission mode {mode}" if mode else "tools auto-approved"
 
     def model(self, asked: str) -> str:
         return self.own_model.partition(":")[0] or asked

@@ -77,7 +77,7 @@ class CodexRunner:
         return Reply.MESSAGE if self.transcript == CODEX_TRANSCRIPT else Reply.WORDS
 
     def permissions(self, *, read_only: bool = False) -> str:
-        return f"commands approved · sandbox: codex's own, {self._sandbox(read_only)}"
+        return f"commands approved · codex's own sandbox: {self._sandbox(read_only)}"
 
     def model(self, asked: str) -> str:
         return asked or "codex's own choice"

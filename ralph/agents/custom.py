@@ -74,7 +74,7 @@ class CustomRunner:
         return Reply.TOOL if self.transcript == "claude" else Reply.WORDS
 
     def permissions(self, *, read_only: bool = False) -> str:  # noqa: ARG002 - of the Protocol: a command has no such option
-        return "permissions: up to the command · sandbox: none"
+        return "permissions: up to the command"
 
     @property
     def _hears_stream_json(self) -> bool:

@@ -26,7 +26,8 @@ def show(
     from ralph.ui.page import Table, TableColumn, TableRow
     from ralph.ui.theme import Look
 
-    loaded = settings.load(env=environ.without_redirections(), root=_project())
+    env = environ.without_redirections()
+    loaded = settings.load(env=env, root=_project())
     rows = {
         name: (loaded.values[name].written, loaded.values[name].source) if name in loaded.values else (None, "default")
         for name in KEYS
@@ -34,6 +35,7 @@ def show(
     if as_json:
         shown = {name: {"value": _safe(value), "source": source} for name, (value, source) in rows.items()}
         shown["transcript"]["means"] = loaded.transcript
+        shown["sandbox.env"]["held_back"] = loaded.held_back(env)
         say_json(shown)
         return
     table = [
@@ -43,6 +45,8 @@ def show(
         for look in [Look.QUIET if source == "default" else Look.PLAIN]
     ]
     say(Table([TableColumn("", whole=True)], table))
+    if held := loaded.held_back(env):
+        say(f"held back from the agent: {', '.join(held)}  (to pass some on: ralph config set sandbox.env NAME)")
     for note in loaded.notes:
         say(f"note: {note}", err=True)
 

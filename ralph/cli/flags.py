@@ -14,13 +14,14 @@ from ralph.config.keys import KEYS, flag
 
 _Command = Callable[..., None]
 
-AGENT, LIMITS, PROOF, REPOSITORY, OUTPUT = "Agent", "Limits", "Check", "Repository", "Output"
+AGENT, LIMITS, PROOF, SANDBOX, REPOSITORY, OUTPUT = "Agent", "Limits", "Check", "Sandbox", "Repository", "Output"
 """Panels of flags in a command's help; flags without a panel come last."""
 _PANELS = {
     **dict.fromkeys(("agent", "agent_cmd", "transcript", "model", "reasoning"), AGENT),
     **dict.fromkeys(("max_iterations", "duration", "max_cost", "max_tokens"), LIMITS),
     **dict.fromkeys(("iteration_timeout", "idle_timeout"), LIMITS),
     **dict.fromkeys(("check", "require_check"), PROOF),
+    **dict.fromkeys(("sandbox.mode", "sandbox.required"), SANDBOX),
     "merge": REPOSITORY,
     **dict.fromkeys(("db", "max"), None),
     "provider.claude-code.max_turns": LIMITS,

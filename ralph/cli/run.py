@@ -101,11 +101,14 @@ def run(
         raise typer.Exit(start_run(asked))
 
 
+@flags.settings("check")
 def check(
+    *,
     command: Annotated[
         str | None, typer.Option("--check", metavar="CMD", help="Run this command instead of .ralph/check.")
     ] = None,
     trust_envrc: TrustEnvrc = False,
+    written: flags.Written,
     as_json: Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout, at the end.")] = False,
 ) -> None:
     """Run the repository's check, as `ralph run` would.
@@ -124,7 +127,7 @@ def check(
 
     from ralph.run.check_command import carry_out
 
-    raise typer.Exit(carry_out(command, trusting=trust_envrc, as_json=as_json))
+    raise typer.Exit(carry_out(command, written, trusting=trust_envrc, as_json=as_json))
 
 
 @flags.settings("understand")

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ralph.config import envrc_files
@@ -17,6 +17,7 @@ from ralph.config.paths import repo_key
 from ralph.config.trust import DIRENV, NOBODY, Doubt, TrustStore, flag_counts, judge
 from ralph.core.errors import Interrupted, RalphError
 from ralph.core.text import few, plural, timestamp
+from ralph.sandbox.sandbox import Sandbox
 from ralph.system import programs
 from ralph.system.files import named_in_faults, replace_file
 from ralph.system.guardian import Guardian
@@ -36,6 +37,8 @@ class AgentEnvironment:
     """Whether `.envrc` was used; None if there is none."""
     why: str = ""
     """Why it was not used."""
+    sandbox: Sandbox = field(default_factory=Sandbox)
+    """What contains the programs that get the environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ def agent_environment(
     env: Mapping[str, str],
     *,
     guardian: Guardian,
+    sandbox: Sandbox,
     signals: Signals,
     ralph_dir: Path,
     timeout: float,
@@ -101,22 +105,24 @@ def agent_environment(
 
     `in_passing`: no agent will run here, so nothing is recorded about the version before one.
     """
+    around = AgentEnvironment(env, sandbox=sandbox)
     store = TrustStore(ralph_dir, in_passing=in_passing)
     try:
         doubt = _doubt(envrc, env, store, beginning, trusting=trusting, by_agent=by_agent)
     except RalphError as error:  # its record is unreadable or cannot be written
         doubt = Doubt(f"{error.message} ({error.hint})")
     if not envrc.exists:
-        return AgentEnvironment(env, f"there is no {NAME} here to trust" if trusting else "")
+        return replace(around, header=f"there is no {NAME} here to trust" if trusting else "")
     if doubt is not None:
         trust = f"review it, then: ralph trust {shlex.quote(str(envrc.root))}"
         return _without(
-            envrc, env, doubt.why, "replace it with a small regular file, or remove it" if envrc.obstacle else trust
+            envrc, around, doubt.why, "replace it with a small regular file, or remove it" if envrc.obstacle else trust
         )
-    used = _evaluated(envrc, env, timeout, ralph_dir / "direnv" / repo_key(envrc.root), guardian, signals)
+    folder = ralph_dir / "direnv" / repo_key(envrc.root)
+    used = _evaluated(envrc, env, timeout, folder, guardian, sandbox, signals)
     if isinstance(used, Failure):
-        return _without(envrc, env, used.why, used.hint)
-    return AgentEnvironment(used.variables.over(env), _told(used), used=True)
+        return _without(envrc, around, used.why, used.hint)
+    return replace(around, env=used.variables.over(env), header=_told(used), used=True)
 
 
 def _doubt(
@@ -137,7 +143,13 @@ def _doubt(
 
 
 def _evaluated(
-    envrc: Envrc, env: Mapping[str, str], timeout: float, folder: Path, guardian: Guardian, signals: Signals
+    envrc: Envrc,
+    env: Mapping[str, str],
+    timeout: float,
+    folder: Path,
+    guardian: Guardian,
+    sandbox: Sandbox,
+    signals: Signals,
 ) -> _Evaluated | Failure:
     path = _searched(envrc.root, env)
     program = shutil.which("direnv", path=path)
@@ -151,6 +163,7 @@ def _evaluated(
         {**env, "PATH": path, **programs.loading_outside(env, envrc.root)},
         folder,
         guardian=guardian,
+        sandbox=sandbox,
         timeout=timeout,
         stop_requests=lambda: signals.count,
     )
@@ -166,10 +179,10 @@ def _evaluated(
     return _Evaluated(let_through(changes), "by direnv", envrc.unfollowed)
 
 
-def _without(envrc: Envrc, env: Mapping[str, str], why: str, following: str) -> AgentEnvironment:
-    loaded = env.get("DIRENV_FILE") == str(envrc.path)
+def _without(envrc: Envrc, around: AgentEnvironment, why: str, following: str) -> AgentEnvironment:
+    loaded = around.env.get("DIRENV_FILE") == str(envrc.path)
     said = f"not used: {why}; {following}" + (" (variables that your shell already loaded stay)" if loaded else "")
-    return AgentEnvironment(env, said, f"{envrc.path} is {said}", used=False, why=why)
+    return replace(around, header=said, note=f"{envrc.path} is {said}", used=False, why=why)
 
 
 def _told(used: _Evaluated) -> str:

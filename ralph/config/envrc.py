@@ -24,6 +24,8 @@ import tomli_w
 from ralph.config.envrc_files import Envrc
 from ralph.core import ndjson
 from ralph.core.text import format_duration
+from ralph.sandbox.policy import Mount, MountKind
+from ralph.sandbox.sandbox import Sandbox
 from ralph.system.child import Child
 from ralph.system.files import make_private_directory
 from ralph.system.guardian import Guardian, StartError
@@ -89,6 +91,7 @@ def export(
     folder: Path,
     *,
     guardian: Guardian,
+    sandbox: Sandbox,
     timeout: float,
     stop_requests: Callable[[], int],
 ) -> Mapping[str, str | None] | Failure:
@@ -103,18 +106,25 @@ def export(
     timed_out = False
     clean = {name: value for name, value in env.items() if name not in _STATE} | {"PWD": str(envrc.root)}
     try:
-        with (
-            _allowing(envrc, env, folder) as config,
-            Child(
+        with contextlib.ExitStack() as held:
+            config = held.enter_context(_allowing(envrc, env, folder))
+            contained = sandbox.contain(
                 [program, "export", "json"],
-                guardian=guardian,
-                cwd=envrc.root,
-                environment={**clean, "DIRENV_CONFIG": str(config)},
-                stdout_log=nowhere,
-                stderr_log=nowhere,
-                talks=False,
-            ) as child,
-        ):
+                {**clean, "DIRENV_CONFIG": str(config)},
+                envrc.root,
+                mounts=[Mount(os.path.realpath(config), MountKind.READ)],
+            )
+            child = held.enter_context(
+                Child(
+                    contained.argv,
+                    guardian=guardian,
+                    cwd=envrc.root,
+                    environment=contained.environment,
+                    stdout_log=nowhere,
+                    stderr_log=nowhere,
+                    talks=False,
+                )
+            )
             while (lines := child.read(_POLL)) is not None:
                 printed += [line for line in lines if isinstance(line, bytes)]
                 if stop_requests():

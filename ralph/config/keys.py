@@ -7,9 +7,11 @@ goal's front matter may hold is part of its format: `core.goal.KEYS`. This modul
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from ralph.config import values
 from ralph.core.text import parse_count, parse_duration, parse_money
+from ralph.sandbox.policy import Network, SandboxMode
 
 _PERMISSION_MODES = ("", "acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
 _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")
@@ -48,6 +50,33 @@ def _transcript(raw: object) -> str:
     return name if name in {AUTO, *OWN_FORMATS} else values.Choice(AUTO, *transcript_names())(name)
 
 
+Tightening = Callable[[object, object], object]
+
+
+def _stricter_mode(before: object, wanted: object) -> object:
+    """Take a stricter mode; the user's own command is as strict as the user wants, and never the repository's."""
+    order = list(SandboxMode)
+    if SandboxMode.COMMAND in (before, wanted):
+        return before
+    return min(before, wanted, key=lambda mode: order.index(SandboxMode(str(mode))))
+
+
+def _stricter_network(before: object, wanted: object) -> object:
+    return Network.NONE if Network.NONE in (before, wanted) else before
+
+
+def _either(before: object, wanted: object) -> object:
+    return bool(before) or bool(wanted)
+
+
+def _all(before: object, wanted: object) -> object:
+    return tuple(dict.fromkeys((*cast("tuple[str, ...]", before or ()), *cast("tuple[str, ...]", wanted or ()))))
+
+
+def _least(before: object, wanted: object) -> object:
+    return min((limit for limit in (before, wanted) if isinstance(limit, int)), default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class SettingKey:
     """One setting: how its text is read, its default, who may set it, and where its value is kept."""
@@ -66,6 +95,8 @@ class SettingKey:
     """Its flag, if that has another name."""
     in_manifest: bool = False
     """A `batch.toml` may set it for a goal."""
+    tightened: Tightening | None = None
+    """A repository's own files may only make it stricter: gives what comes of the value so far and theirs."""
 
     @property
     def is_switch(self) -> bool:
@@ -76,6 +107,7 @@ class SettingKey:
 _SESSIONS = ("run", "understand", "plan", "pipe")
 _GOALS = (*_SESSIONS, "add")
 _COMMANDS = ("run", "understand", "pipe", "work")
+_CONTAINED = (*_SESSIONS, "ask", "check", "work")
 
 KEYS: Mapping[str, SettingKey] = {
     "agent": SettingKey(
@@ -286,6 +318,59 @@ KEYS: Mapping[str, SettingKey] = {
         guarded=True,
     ),
     "agents.codex.extra_args": SettingKey(values.list_of(shlex.split), "More arguments for it.", [], guarded=True),
+    "sandbox.mode": SettingKey(
+        values.Choice(*SandboxMode, kind=SandboxMode),
+        "What contains agents, checks and set-up scripts: auto or strict (bubblewrap), command (yours), none.",
+        "none",
+        flags=_CONTAINED,
+        metavar="MODE",
+        flag="--sandbox",
+        tightened=_stricter_mode,
+    ),
+    "sandbox.required": SettingKey(
+        values.switch,
+        "Refuse to start without a sandbox (exit 6).",
+        False,
+        flags=_CONTAINED,
+        flag="--require-sandbox",
+        tightened=_either,
+    ),
+    "sandbox.command": SettingKey(
+        values.text,
+        "Your own sandbox, for the mode command: words to start it with, and {cmd} where the command goes.",
+        "",
+        guarded=True,
+    ),
+    "sandbox.network": SettingKey(
+        values.Choice(*Network, kind=Network),
+        "What bubblewrap lets through: host (everything) or none.",
+        "host",
+        tightened=_stricter_network,
+    ),
+    "sandbox.bind": SettingKey(
+        values.paths, "More paths to show, writable unless they end in `:ro`.", [], guarded=True
+    ),
+    "sandbox.hide": SettingKey(values.paths, "More paths to hide.", [], tightened=_all),
+    "sandbox.env": SettingKey(
+        values.names,
+        "Variables to pass on although their names look like secrets; `AWS_*` is a pattern.",
+        [],
+        guarded=True,
+    ),
+    "sandbox.processes": SettingKey(
+        values.written(values.or_none(parse_count)),
+        "How many processes and threads there may be; 0: no limit.",
+        8192,
+        tightened=_least,
+    ),
+    "sandbox.memory": SettingKey(
+        values.written(values.or_none(values.size)),
+        "How much memory one process may reserve, such as 8G.",
+        tightened=_least,
+    ),
+    "sandbox.file_size": SettingKey(
+        values.written(values.or_none(values.size)), "How large one file may become, such as 10G.", tightened=_least
+    ),
     "provider.claude-code.max_turns": SettingKey(
         values.written(parse_count),
         "How many turns claude may take to answer.",

@@ -14,13 +14,15 @@ import dotenv
 
 from ralph.agents.base import AUTO, OWN_TRANSCRIPTS, SCRIPTED, AgentOptions, ClaudeOptions, CodexOptions
 from ralph.config import files
-from ralph.config.keys import APPEND, KEYS, flag, variable
+from ralph.config.keys import APPEND, KEYS, REPLACE, flag, variable
 from ralph.config.paths import project_config, user_config
 from ralph.core.errors import UsageError
 from ralph.core.fallback import Fallback, agent_and_model
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
 from ralph.core.text import did_you_mean
+from ralph.sandbox import variables
+from ralph.sandbox.policy import SandboxOptions
 
 DEFAULT = "default"
 
@@ -47,6 +49,10 @@ class Mode:
     """What the file does to the agent's own system prompt."""
     model: str = ""
     reasoning: Reasoning | None = None
+
+    @property
+    def replaces(self) -> bool:
+        return self.system_prompt == REPLACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class Settings:
     agents: AgentOptions
     ask: AskOptions
     fallback: Fallback
+    sandbox: SandboxOptions
     notify: tuple[str, ...]
     """The notification command; empty if there is none."""
     bell: bool
@@ -116,6 +123,10 @@ class Settings:
             summarizer = replace(summarizer, model=str(KEYS["modes.summarizer.model"].default))
         agents = replace(self.agents, command="", transcript=AUTO)
         return replace(self, agent=agent, model=model, summarizer=summarizer, agents=agents)
+
+    def held_back(self, env: Mapping[str, str]) -> list[str]:
+        """Return the names of the variables that the agent does not get, as they look like secrets."""
+        return variables.held_back(env, (*variables.needed_by(self.agent, env), *self.sandbox.env))
 
     def said_in(self, source: str) -> dict[str, str]:
         """Return the values of a source that no stronger source overrides."""
@@ -161,9 +172,24 @@ class _Collected:
                 )
             else:
                 try:
-                    self.values[name] = Value(written, key.parse(written), source.name)
+                    value = Value(written, key.parse(written), source.name)
                 except ValueError as fault:
                     self.faults.append(f"{_as_written(name, source.name)}: {fault}")
+                else:
+                    self.values[name] = value if source.trusted else self._tightened(name, value)
+
+    def _tightened(self, name: str, theirs: Value) -> Value:
+        """Let a repository's file make a setting stricter, where that is all it may do."""
+        tighten, ours = KEYS[name].tightened, self.values.get(name)
+        if tighten is None:
+            return theirs
+        before = None if ours is None else ours.value
+        after = tighten(before, theirs.value)
+        if ours is not None and after == before:
+            if theirs.value != before:
+                self.notes.append(f"{theirs.source}: {name} ignored: a repository can only make the sandbox stricter")
+            return ours
+        return Value(theirs.written, after, theirs.source)
 
 
 def _as_written(name: str, source: str) -> str:
@@ -288,13 +314,14 @@ _GROUPS: Mapping[str, Callable[..., object]] = {
     "fallback": Fallback,
     "claude": ClaudeOptions,
     "codex": CodexOptions,
+    "sandbox": SandboxOptions,
 }
 """The fields of `Settings`, and of its groups, that are groups of settings."""
 
 
 def _built(kind: Callable[..., object], tree: Mapping[str, object]) -> object:
     """Build a dataclass from the values of its fields, groups included."""
-    groups = {name: _GROUPS[name] for name in tree if name in _GROUPS}
+    groups = {name: _GROUPS[name] for name, value in tree.items() if name in _GROUPS and isinstance(value, dict)}
     built = {name: _built(group, cast("Mapping[str, object]", tree[name])) for name, group in groups.items()}
     return kind(**{**tree, **built})
 

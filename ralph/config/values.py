@@ -1,5 +1,6 @@
 """How the value of a setting is read, whatever its source: a flag, a variable or a file."""
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,18 +99,32 @@ def count_or_unlimited(said: str) -> int | None:
     return count_or_zero(said) or None
 
 
+def size(said: str) -> int:
+    """Read an amount of bytes: 512M, 4G; a bare number is bytes."""
+    found = re.fullmatch(r"([1-9]\d{0,15})\s*([kmgt]?)(?:i?b)?", said.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"cannot parse the size {said!r}; write one like 512M or 4G")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2].lower()]
+
+
+def or_none(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """Accept `none` as no value."""
+    return lambda said: None if said.strip() in ("none", "0") else parse(said)
+
+
 class Choice:
     """Takes one of some words."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, kind: Callable[[str], str] = str) -> None:
         self.words = [str(word) for word in words]
+        self._kind = kind
 
     def __call__(self, raw: object) -> str:
         said = text(raw)
         if said not in self.words:
             known = ", ".join(filter(None, self.words))
             raise ValueError(f"{said!r} is not one of {known}{did_you_mean(said, self.words)}")
-        return said
+        return self._kind(said)
 
 
 def reasoning(raw: object) -> "Reasoning":
@@ -142,3 +157,12 @@ def list_of(split: Callable[[str], Sequence[str]]) -> Callable[[object], tuple[s
 
 
 names = list_of(lambda line: line.split(","))
+
+
+def paths(raw: object) -> tuple[str, ...]:
+    """Read paths, a list or, as PATH is written, one text: absolute ones, or from HOME."""
+    found = list_of(lambda text: re.split(r":(?!ro\b)", text))(raw)
+    for path in found:
+        if not path.startswith(("/", "~/", "$")) and path != "~":
+            raise ValueError(f"{path!r} is a relative path; write the full path, or one from ~")
+    return found

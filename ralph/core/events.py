@@ -253,6 +253,8 @@ class RunStarted:
     """The run's limit; None if it has none, or in events of an earlier ralph."""
     fallback: tuple[str, ...] = ()
     """The agents that stand in when the quota of this one is used up."""
+    sandbox: str = ""
+    """The sandbox in force: auto, strict, command or none; empty in events of an earlier ralph."""
 
 
 @dataclass(frozen=True, slots=True)

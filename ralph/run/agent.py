@@ -15,7 +15,6 @@ from ralph.agents.base import AgentLog, AgentOptions, Launch, Request, Runner
 from ralph.agents.claude_stream import ClaudeTranscript
 from ralph.agents.login import PROBES, Login, login_environment, probe_for
 from ralph.agents.transcript import Transcript
-from ralph.config.keys import REPLACE
 from ralph.config.settings import Mode, Settings
 from ralph.core.errors import BlockedError, DiskError, Interrupted, UsageError
 from ralph.core.failures import TABLE, End
@@ -23,6 +22,7 @@ from ralph.core.limits import NO_BOUNDS, Allowance
 from ralph.core.usage import Estimate, Prices, shipped
 from ralph.core.usage import parse as parse_prices
 from ralph.run.session import Logs
+from ralph.sandbox.sandbox import Sandbox, open_sandbox
 from ralph.system.child import Child
 from ralph.system.clock import monotonic_with_sleep
 from ralph.system.files import append_line, open_to_append, replace_file
@@ -94,7 +94,7 @@ class ChosenAgent:
             folder=folder,
             read_only=read_only,
             allowance=allowance,
-            replaces_system_prompt=mode.system_prompt == REPLACE,
+            replaces_system_prompt=mode.replaces,
         )
 
 
@@ -168,7 +168,7 @@ def require_ready(chosen: Settings, root: Path | None, env: Mapping[str, str]) -
 
 def require_file(mode: Mode, name: str, root: Path) -> None:
     """Refuse a missing system prompt: one that is not a file, or none although it replaces the agent's own."""
-    if mode.system_prompt == REPLACE and not mode.system_prompt_file:
+    if mode.replaces and not mode.system_prompt_file:
         raise UsageError(
             f"modes.{name}.system_prompt = replace: there is no system prompt to use instead",
             f"name a file with one: ralph config set modes.{name}.system_prompt_file PATH",
@@ -244,8 +244,10 @@ def _last_line(account: AgentLog, session_id: str) -> bytes:
 class AgentHost:
     """Starts agents in one working tree, under a guardian, and handles the signals that stop ralph."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, tree: Path | None = None) -> None:
+        """Work in `root`, a folder of `tree`."""
+        self.root, self.tree = root, tree or root
+        self.sandbox = Sandbox()
         self.guardian = Guardian()
         self.signals = Signals(self._wake)
         self._agent: Child | None = None
@@ -264,14 +266,26 @@ class AgentHost:
         if (number := self.signals.first) is not None:
             raise Interrupted(number)
 
-    def start(self, launch: Launch, logs: Logs) -> Child:
+    def open_sandbox(self, chosen: Settings, env: Mapping[str, str], ralph_dir: Path) -> Sandbox:
+        """Contain from now on what is started here, as far as the settings say."""
+        self.sandbox = open_sandbox(chosen.sandbox, env, self.tree, (ralph_dir,))
+        return self.sandbox
+
+    def serving(self, agent: ChosenAgent) -> "AgentSeat":
+        """Return what starts the sessions of one agent."""
+        return AgentSeat(self, agent.settings.agent)
+
+    def start(self, launch: Launch, logs: Logs, agent: str) -> Child:
         for path, text in launch.files.items():
             replace_file(path, text, durable=False)
+        contained = self.sandbox.contain(
+            launch.argv, launch.environment, self.tree, cwd=self.root, agent=agent, show=list(launch.files)
+        )
         self._agent = Child(
-            launch.argv,
+            contained.argv,
             guardian=self.guardian,
             cwd=self.root,
-            environment=launch.environment,
+            environment=contained.environment,
             stdout_log=logs.stdout,
             stderr_log=None if launch.joins_stderr else logs.stderr,
         )
@@ -281,6 +295,25 @@ class AgentHost:
         """Handle a signal at once, before the agent makes another call to its model."""
         if self._agent is not None:
             self._agent.wake()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSeat:
+    """The host of one agent's sessions: what it starts has that agent's login and variables."""
+
+    host: AgentHost
+    agent: str
+
+    @property
+    def root(self) -> Path:
+        return self.host.root
+
+    @property
+    def stop_requests(self) -> int:
+        return self.host.stop_requests
+
+    def start(self, launch: Launch, logs: Logs) -> Child:
+        return self.host.start(launch, logs, self.agent)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from ralph.agents.claude_answer import (
     parse_history,
     read_result,
 )
-from ralph.config import settings
+from ralph.config import paths, settings
 from ralph.config.files import read_stdin
 from ralph.config.settings import AskOptions
 from ralph.core.errors import BlockedError, ExitCode, RalphError, UsageError
@@ -67,10 +67,13 @@ def ask(flags: AskFlags, written: Mapping[str, object]) -> Answered:
         root = open_repo(Path.cwd()).root
     chosen = settings.load(env=env, root=root, flags=written)
     claude, started = _find(chosen.agents.claude.path, env), monotonic_with_sleep()
-    host = AgentHost(Path.cwd())
+    host = AgentHost(Path.cwd(), root)
+    sandbox = host.open_sandbox(chosen, env, paths.ralph_dir(env))
     with host.guardian, host.signals.watched(), tempfile.TemporaryDirectory(prefix="ralph-ask-") as folder:
         ended = _run(host, claude, context, chosen.ask, session, env, Path(folder))
     answered = _answered(ended, chosen.ask)
+    if sandbox.missing is not None:
+        answered = replace(answered, warnings=(*answered.warnings, next(sandbox.notes({}, "claude"))))
     milliseconds = round((monotonic_with_sleep() - started) * 1000)
     return replace(answered, answer=replace(answered.answer, processing_time_ms=milliseconds))
 
@@ -151,7 +154,7 @@ def _run(
 def _run_once(host: AgentHost, launch: Launch, log: Path, deadline: float, options: AskOptions) -> _Ended:
     """Run claude to its end, and leave nothing running."""
     logs = LogFiles(log.with_suffix(".json"), log.with_suffix(".stderr"))
-    with host.start(launch, logs) as process:
+    with host.start(launch, logs, "claude") as process:
         process.say(launch.first_input)
         process.end_input()
         while process.read(_POLL) is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ralph.core.errors import UsageError
 from ralph.core.ndjson import Oversized
 from ralph.core.text import Excerpt, format_duration
+from ralph.sandbox.sandbox import Sandbox
 from ralph.system.child import Child
 from ralph.system.guardian import Guardian, StartError
 
@@ -110,6 +111,7 @@ def run_check(
     check: Check,
     *,
     guardian: Guardian,
+    sandbox: Sandbox,
     root: Path,
     environment: Mapping[str, str],
     log: Path,
@@ -120,12 +122,13 @@ def run_check(
     started = time.monotonic()
     excerpt = Excerpt()
     timed_out = False
+    contained = sandbox.contain(check.argv, environment, root)
     try:
         with Child(
-            check.argv,
+            contained.argv,
             guardian=guardian,
             cwd=root,
-            environment=environment,
+            environment=contained.environment,
             stdout_log=log,
             stderr_log=None,
             talks=False,

@@ -20,14 +20,16 @@ from ralph.ui.output import Output
 from ralph.ui.terminal import visible
 
 
-def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
+def carry_out(command: str | None, written: Mapping[str, object], *, trusting: bool, as_json: bool) -> int:
     """Run setup and check; return the exit code."""
     env = environ.without_redirections()
     if trusting:
         refuse_sessions(env)
     repo = open_repo(Path.cwd())
     project.require_plain_directory(repo.root)
-    chosen = settings.load(env=env, root=repo.root, flags={} if command is None else {"check": command})
+    chosen = settings.load(
+        env=env, root=repo.root, flags={**written, **({} if command is None else {"check": command})}
+    )
     # A .envrc may put the check's program on PATH, so the program is looked up later.
     path = None if (repo.root / ".envrc").is_file() else env.get("PATH", "")
     check = find_check(repo.root, chosen.check, timeout=chosen.check_timeout, path=path)
@@ -37,6 +39,9 @@ def carry_out(command: str | None, *, trusting: bool, as_json: bool) -> int:
         )
     setup = find_setup(repo.root, timeout=chosen.check_timeout)
     host = AgentHost(repo.root)
+    sandbox = host.open_sandbox(chosen, env, paths.ralph_dir(env))
+    if sandbox.missing is not None:
+        print(visible(next(sandbox.notes({}, ""))), file=sys.stderr)
     with host.guardian, host.signals.watched():
         around = check_environment(repo, host, env, timeout=chosen.envrc_timeout, trusting=trusting)
         require_program(check, repo.root, around.get("PATH", ""))
@@ -56,6 +61,7 @@ def check_environment(
             envrc,
             env,
             guardian=host.guardian,
+            sandbox=host.sandbox,
             signals=host.signals,
             ralph_dir=paths.ralph_dir(env),
             timeout=timeout,
@@ -79,6 +85,7 @@ def _run(check: Check, host: AgentHost, env: Mapping[str, str], show: Callable[[
     report = run_check(
         check,
         guardian=host.guardian,
+        sandbox=host.sandbox,
         root=host.root,
         environment=env,
         log=Path(os.devnull),

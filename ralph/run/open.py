@@ -58,6 +58,7 @@ def surround(prepared: Prepared, saved: Saved | None, journal: Journal, host: Ag
         envrc,
         env,
         guardian=host.guardian,
+        sandbox=host.sandbox,
         signals=host.signals,
         ralph_dir=asked.ralph_dir,
         timeout=prepared.settings.envrc_timeout,

@@ -103,7 +103,7 @@ def run_pipe(flags: PipeFlags, written: Mapping[str, object]) -> int:
             restored = restore_after_a_cut(asked.repo.root, asked.directory, journal.undone)
             if restored:
                 _refuse_tree(asked, flags)
-            asked = replace(asked, around=surround(asked, host))
+            asked = surround(asked, host)
         screen.say(_greeting(asked, steps), first=True)
         recorder = screen.recorder(journal)
         recorder(survey_started(asked))

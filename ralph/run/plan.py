@@ -73,7 +73,7 @@ def plan_goal(flags: PlanFlags, written: Mapping[str, object]) -> int:
             journal.open()
             held.callback(journal.close)
             with host.signals.watched():
-                asked = replace(asked, around=replace(asked.around, around=surround(asked.around, host)))
+                asked = replace(asked, around=surround(asked.around, host))
             kept.save(plan)
         screen.say(plan_greeting(asked.around, plan), first=True)
         recorder = screen.recorder(journal, spent=plan.spend)

@@ -200,22 +200,24 @@ def look_around(
     return SurveyRequest(env, ralph_dir, repo, directory, agent, "", AgentEnvironment(env))
 
 
-def surround(asked: SurveyRequest, host: AgentHost) -> AgentEnvironment:
-    """Settle the environment of the agent before the tree is copied: `.envrc` may add to the tree.
+def surround(asked: SurveyRequest, host: AgentHost) -> SurveyRequest:
+    """Settle sandbox and environment of the agent before the tree is copied: `.envrc` may add to the tree.
 
     It is evaluated in the user's repository, where it is trusted; what it names there, PATH say, stays there.
     """
+    host.open_sandbox(asked.agent.settings, asked.env, asked.ralph_dir)
     around = agent_environment(
         stands(asked.repo.root, asked.env),
         asked.env,
         guardian=host.guardian,
+        sandbox=host.sandbox,
         signals=host.signals,
         ralph_dir=asked.ralph_dir,
         timeout=asked.agent.settings.envrc_timeout,
         beginning=Beginning(None),
     )
     env = {name: value for name, value in around.env.items() if name != "OLDPWD"}
-    return replace(around, env=env | {"PWD": str(host.root)})
+    return replace(asked, around=replace(around, env=env | {"PWD": str(host.root)}))
 
 
 def require_place_for_map(root: Path) -> None:
@@ -279,8 +281,10 @@ def dry_run(asked: RunRequest) -> None:
         agent.request(prompt, nobody, chosen.worker, root=root, env=env, folder=folder, allowance=given)
     )
     changed = {name: value for name, value in launch.environment.items() if env.get(name) != value}
+    held = chosen.held_back(launch.environment)
+    changed = {name: value for name, value in changed.items() if name not in held}
     if asked.flags.json:
-        document = {"cwd": str(root), "argv": launch.argv, "environment": changed, "prompt": prompt}
+        document = {"cwd": str(root), "argv": launch.argv, "environment": changed, "prompt": prompt, "held_back": held}
         document |= {"transcript": runner.transcript, "files": {str(path): text for path, text in launch.files.items()}}
         page.show_json(document)
         return
@@ -288,7 +292,9 @@ def dry_run(asked: RunRequest) -> None:
     clone = [f"would clone {asked.place.url} into {root} on branch {asked.place.branch}", ""]
     quiet = Look.QUIET
     heading = (f"# command, in {root}", quiet)
-    page.show([*([] if root.is_dir() else clone), heading, command, "", ("# prompt", quiet), prompt.rstrip("\n")])
+    named = [(f"# without the variables {', '.join(held)}", quiet)] if held else []
+    lines = [heading, *named, command, "", ("# prompt", quiet), prompt.rstrip("\n")]
+    page.show([*([] if root.is_dir() else clone), *lines])
 
 
 def _refuse_contradictions(flags: RunFlags, written: Mapping[str, object]) -> None:

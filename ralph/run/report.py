@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph import __version__
@@ -38,7 +38,7 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
     """The header of a run, as labelled lines; `version` is the agent's, if known."""
     chosen, check, runner = prepared.settings, prepared.check, prepared.agent.runner
     yield headline(f"{run.goal}: {prepared.goal.title}")
-    yield from introduction(prepared.agent, version=version)
+    yield from introduction(prepared, version=version)
     yield from chosen.fallback.header
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
     if check is None:
@@ -76,38 +76,58 @@ def _limits(chosen: Settings) -> str:
 
 def run_started(prepared: Prepared, run: Run) -> RunStarted:
     """Return the first event of a start."""
-    agent, around = prepared.agent, prepared.around
-    return RunStarted(
+    return replace(
+        _started(prepared),
         goal=run.goal,
         run=run.id,
-        repo=str(prepared.repo.root),
         branch=run.branch,
+        check=prepared.check_label,
+        continued=bool(run.history.iterations or run.failed),
+        iteration=run.iteration,
+        cost_usd=run.spend.cost_usd,
+        tokens=run.spend.tokens,
+        max_iterations=prepared.settings.limits.iterations,
+        fallback=prepared.settings.fallback.names,
+    )
+
+
+def survey_started(asked: SurveyRequest) -> RunStarted:
+    """Return the first event of a scout's pass, which has no goal and no check."""
+    return replace(_started(asked), branch=asked.repo.branch())
+
+
+def _started(asked: Prepared | SurveyRequest) -> RunStarted:
+    agent, around = asked.agent, asked.around
+    return RunStarted(
+        goal="",
+        run="",
+        repo=str(asked.repo.root),
+        branch="",
         agent=agent.settings.agent,
         agent_path=agent.runner.path,
         transcript=agent.runner.transcript,
         model=agent.model,
         reasoning=agent.settings.reasoning,
-        check=prepared.check_label,
-        continued=bool(run.history.iterations or run.failed),
-        iteration=run.iteration,
+        check="",
+        continued=False,
+        iteration=0,
         envrc=around.header,
-        cost_usd=run.spend.cost_usd,
-        tokens=run.spend.tokens,
         envrc_used=around.used,
         envrc_why=around.why,
-        max_iterations=agent.settings.limits.iterations,
-        fallback=agent.settings.fallback.names,
+        sandbox=around.sandbox.mode,
     )
 
 
-def introduction(agent: ChosenAgent, *, read_only: bool = False, version: str = "") -> Lines:
-    """Describe the agent: its program, model, permissions and transcript."""
-    chosen, runner = agent.settings, agent.runner
+def introduction(asked: Prepared | SurveyRequest, *, read_only: bool = False, version: str = "") -> Lines:
+    """Describe the agent: its program, model, permissions, sandbox and transcript."""
+    agent, around = asked.agent, asked.around
+    chosen, runner, sandbox = agent.settings, agent.runner, around.sandbox
     thinking = (
         "" if chosen.agent == "custom" else f" · reasoning {chosen.reasoning}"
     )  # a custom command does not get it
     yield "agent", f"{f'{chosen.agent} {version}'.rstrip()} ({runner.path}) · model {agent.model}{thinking}"
-    yield "", f"{runner.permissions(read_only=read_only)} · transcript {runner.transcript}"
+    yield "", f"{runner.permissions(read_only=read_only)} · sandbox: {sandbox.label} · transcript {runner.transcript}"
+    yield from (("", note) for note in sandbox.notes(around.env, chosen.agent))
     if runner.notice:
         yield "", runner.notice
 
@@ -303,32 +323,10 @@ def _raised(limit: Limit, run: Run, prepared: Prepared) -> str:
     return command_again(prepared.flags, {**prepared.asked.written, limit.setting: higher})
 
 
-def survey_started(asked: SurveyRequest) -> RunStarted:
-    """Return the first event of a scout's pass, which has no goal and no check."""
-    agent, around = asked.agent, asked.around
-    return RunStarted(
-        goal="",
-        run="",
-        repo=str(asked.repo.root),
-        branch=asked.repo.branch(),
-        agent=agent.settings.agent,
-        agent_path=agent.runner.path,
-        transcript=agent.runner.transcript,
-        model=agent.model,
-        reasoning=agent.settings.reasoning,
-        check="",
-        continued=False,
-        iteration=0,
-        envrc=around.header,
-        envrc_used=around.used,
-        envrc_why=around.why,
-    )
-
-
 def survey_greeting(asked: SurveyRequest) -> Lines:
     """The header of a scout's pass."""
     yield headline("mapping the code base")
-    yield from introduction(asked.agent, read_only=True)
+    yield from introduction(asked, read_only=True)
     yield "repo", f"{asked.repo.root} · branch {asked.repo.branch() or '(detached HEAD)'}"
     if asked.around.header:
         yield "envrc", asked.around.header
@@ -356,7 +354,7 @@ def survey_farewell(survey: Survey, spend: Spend, seconds: float, logs: Path, ke
 def plan_greeting(asked: SurveyRequest, plan: Plan) -> Lines:
     """The header of a planner's conversation."""
     yield headline("turning an idea into a goal")
-    yield from introduction(asked.agent, read_only=True)
+    yield from introduction(asked, read_only=True)
     yield "idea", " ".join(plan.idea.split())[:_LONGEST_IDEA]
     for note in asked.agent.settings.notes:
         yield "note", note

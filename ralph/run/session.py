@@ -416,14 +416,13 @@ class _Conversation:
         self.turn = turn
         self.settled = True
         fault = correctable(turn, self.sessions.agent.runner.reply, promised=self.promise.made)
+        goes_on = False
         if (bound := self.nearly_used_up) is not None and (fault is not None or interrupted(turn)):
             self.nearly_used_up = None
             goes_on = self._plead(bound)
         elif fault is not None and not self.unlisted_tool and self.corrections < MOST_CORRECTIONS:
             goes_on = self._say(fault)
             self.corrections += goes_on
-        else:
-            goes_on = False
         if not goes_on:
             self.process.finish()
 

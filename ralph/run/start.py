@@ -68,6 +68,7 @@ def start_run(asked: RunRequest) -> int:
             asked.place.clone(screen.tasks)
             repo, cleaned = clean_up_after_a_cut(asked, journal)
             prepared = settle(asked, repo)
+            host.open_sandbox(prepared.settings, asked.env, asked.ralph_dir)
             found = find_run(prepared, journal)
             if isinstance(found, Proven) and found.stands:
                 return _say_unchanged(found, prepared, journal, screen)
@@ -134,7 +135,8 @@ def _prove_again(
     snapshot.store(journal.snapshot)
     journal.save(replace(proven.saved, check=prepared.check_label), durable=True)
     result, reason = RunResult(proven.saved.run, Ending.PROVEN), still_proven_reason(head, prepared.check_label)
-    journal.write_result(result, reason_of(result), head=head, end=proven.result.end)
+    sandbox = prepared.around.sandbox.mode
+    journal.write_result(result, reason_of(result), head=head, end=proven.result.end, sandbox=sandbox)
     recorder(RunEnded(result.exit_code, reason, proven=True))
     screen.say(still_proven(reason, prepared))
     return None
@@ -204,7 +206,8 @@ def _write_result(start: _Start, result: RunResult) -> None:
     with contextlib.suppress(RepoError):  # the repository itself may be broken
         head = start.prepared.repo.head()
     reason, end = reason_of(result), start.recorder.status.last_end
-    start.opened.record.journal.write_result(result, reason, hint_of(result), head=head, end=end)
+    sandbox = start.prepared.around.sandbox.mode
+    start.opened.record.journal.write_result(result, reason, hint_of(result), head=head, end=end, sandbox=sandbox)
     start.recorder(RunEnded(result.exit_code, reason, result.proven))
 
 

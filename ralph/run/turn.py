@@ -76,7 +76,7 @@ class Turns:
                 logs = self.journal.log_files(chosen.agent, self.mode, max(1, number), timestamp(time.time()))
                 if number:
                     recorder(IterationStarted(number, request.session_id, str(logs.stdout)))
-                report = run_session(request, logs, Sessions(agent, self.host, recorder))
+                report = run_session(request, logs, Sessions(agent, self.host.serving(agent), recorder))
                 talk = Talk(chosen.agent, report.session_id, base, recorder.meter.total)
                 keep(talk)
                 clock = self.screen.visible_wait(recorder)

@@ -60,7 +60,7 @@ def understand_repo(flags: SurveyFlags, written: Mapping[str, object]) -> int:
             held.callback(screen.finish_lines)
             journal.open()
             held.callback(journal.close)
-            asked = replace(asked, around=surround(asked, host))
+            asked = surround(asked, host)
             held.enter_context(screen.live())
             recorder = screen.recorder(journal, screens=[session_screen(asked.repo, "scout")])
             sessions = _CloneSessions(asked, clone, host, journal, recorder, screen)
@@ -127,7 +127,7 @@ class _CloneSessions:
     ) -> None:
         self._asked, self._clone, self._host = asked, clone, host
         self._journal, self._recorder, self.woken = journal, recorder, screen.woken
-        self._sessions = Sessions(asked.agent, host, recorder)
+        self._sessions = Sessions(asked.agent, host.serving(asked.agent), recorder)
         self._map_before = (b"", 0)
 
     @property

@@ -142,6 +142,7 @@ class WorkTree:
         report = run_check(
             self._prepared.check,
             guardian=self._host.guardian,
+            sandbox=self._host.sandbox,
             root=self._repo.root,
             environment=_child_environment(self._prepared, self._run, iteration),
             log=logs.stdout.with_suffix(".log"),
@@ -191,8 +192,9 @@ class RunSessions:
 
     def _stand_by(self, agent: ChosenAgent, agents_md: str, host: AgentHost) -> _StandBy:
         prepared = self._prepared
+        seat = host.serving(agent)
         quotes = AgentsMd(agents_md, agent.settings, prepared.repo.root, lambda: version_of(agent, prepared.env))
-        return _StandBy(agent, quotes, Sessions(agent, host, self._recorder), Sessions(agent, host, self._recorder))
+        return _StandBy(agent, quotes, Sessions(agent, seat, self._recorder), Sessions(agent, seat, self._recorder))
 
     def _turn_to_next(self) -> _StandBy:
         """Choose the agent of the next session; say so if it is another than that of the last one."""

@@ -13,7 +13,8 @@ from pathlib import Path
 from ralph.sandbox.policy import EVERYONES, Mount, MountKind
 
 CREDENTIALS = (
-    # keys, logins and what leads to them
+    # keys, logins and what leads to them; ralph's own configuration, which can name a database
+    ".config/ralph",
     ".ssh", ".gnupg", ".netrc", ".authinfo", ".authinfo.gpg", ".git-credentials", ".config/git/credentials",
     ".config/gh", ".config/hub", ".config/glab-cli", ".aws", ".azure", ".config/gcloud", ".oci", ".aliyun", ".kube",
     ".docker", ".config/containers/auth.json", ".config/doctl", ".config/hcloud", ".fly", ".config/flyctl",
@@ -101,15 +102,19 @@ class Surroundings:
         return home if home is not None and home != Path("/") and home.is_dir() else None
 
 
-def mounts_of(around: Surroundings, root: Path, program: str) -> list[Mount]:
-    """Return the mounts around a work tree and a program; later ones win at the same path."""
-    home = around.home
-    found = [*_of_the_system(around), *_of_home(around, home), *_programs(around, home, program)]
+def mounts_of(around: Surroundings, root: Path, argv: Sequence[str], more: Sequence[Mount]) -> list[Mount]:
+    """Return the mounts around a work tree and a command, and `more` of them; later ones win at the same path."""
+    home, tree = around.home, Path(os.path.realpath(root))
+    open_anyway = [f"{tree}/", *(f"{mount.path}/" for mount in more)]
+    found = [*_of_the_system(around), *_of_home(around, home)]
+    found += [each for each in _programs(around, home, argv) if not each.path.startswith(tuple(open_anyway))]
     for folder in around.own:
         found += _hidden(folder)
     found += _login(around, home)
-    tree = os.path.realpath(root)
-    return [*found, Mount(tree, MountKind.WRITE), *_git_folders(Path(tree))]
+    if home is None or not home.is_relative_to(tree) or (tree / ".git").exists():
+        # A question that is asked in HOME, or above it, is no reason to open all of it.
+        found += [Mount(str(tree), MountKind.WRITE), *_git_folders(tree)]
+    return [*found, *more]
 
 
 def shown(written: Iterable[str], env: Mapping[str, str]) -> Iterator[Mount]:
@@ -249,11 +254,12 @@ def _login(around: Surroundings, home: Path | None) -> Iterator[Mount]:
                     yield Mount(str(path / name), MountKind.READ)
 
 
-def _programs(around: Surroundings, home: Path | None, program: str) -> Iterator[Mount]:
-    """Yield the folders of programs that would else be hidden: those on PATH, and the one that is started."""
+def _programs(around: Surroundings, home: Path | None, argv: Sequence[str]) -> Iterator[Mount]:
+    """Yield programs that would else be hidden: folders on PATH, the program itself, files that the command names."""
     covered = [*EVERYONES, "/run", *([str(home)] if home is not None and around.strict else [])]
     folders = [folder for folder in around.env.get("PATH", "").split(os.pathsep) if folder.startswith("/")]
-    for folder in [*map(os.path.realpath, folders), *_installed(program)]:
+    named = [word for word in argv[1:] if word.startswith("/") and Path(word).is_file()]
+    for folder in [*map(os.path.realpath, (*folders, *named)), *_installed(argv[0])]:
         if any(folder.startswith(f"{place}/") for place in covered) and os.path.lexists(folder):
             yield Mount(_with_its_parts(folder, home), MountKind.READ)
 

@@ -53,7 +53,13 @@ class SandboxOptions:
     hide: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     """Variables that reach the agent although their names look like secrets."""
-    limits: SandboxLimits = field(default_factory=SandboxLimits)
+    processes: int | None = None
+    memory: int | None = None
+    file_size: int | None = None
+
+    @property
+    def limits(self) -> SandboxLimits:
+        return SandboxLimits(self.processes, self.memory, self.file_size)
 
 
 class MountKind(StrEnum):
@@ -110,6 +116,8 @@ class Bubblewrap:
     as_root: bool = False
 
 
+_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/fs", "/proc/acpi", "/proc/scsi")
+"""Settings of the kernel that root may write; bubblewrap (0.11.0) leaves those whose folder looks read-only."""
 _SIGNALS = "HUP,INT,TERM"
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _ROOT_KEEPS = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "NET_BIND_SERVICE")
@@ -147,6 +155,8 @@ def bubblewrap_command(bubblewrap: Bubblewrap, policy: SandboxPolicy, argv: Sequ
     if policy.network is Network.NONE:
         command.append("--unshare-net")
     command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    if bubblewrap.as_root:
+        command += [word for path in _KERNEL for word in ("--ro-bind-try", path, path)]
     for mount in in_order(policy.mounts):
         command += _mounted(mount, overlays=bubblewrap.overlays)
     return (*command, "--chdir", policy.cwd, "--", *_inside(policy.limits, argv))

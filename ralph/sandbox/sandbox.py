@@ -5,11 +5,12 @@ Everything that an agent can influence is started through `Sandbox.contain`: age
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.core.errors import BlockedError
+from ralph.core.text import few
 from ralph.sandbox import places, variables
 from ralph.sandbox.bubblewrap import NoBubblewrap, find_bubblewrap
 from ralph.sandbox.policy import (
@@ -57,7 +58,7 @@ class Sandbox:
     def label(self) -> str:
         """Describe it in a line for people."""
         if self.mode is SandboxMode.NONE:
-            return f"none: {self.missing.why}; {self.missing.hint}" if self.missing is not None else "none"
+            return "none"
         if self.mode is SandboxMode.COMMAND:
             return f"your command, {shlex.split(self.options.command)[0]}"
         parts = [f"{self.mode} (bubblewrap)"]
@@ -66,6 +67,13 @@ class Sandbox:
         if self.options.network is Network.NONE:
             parts.append("no network")
         return " · ".join(parts)
+
+    def notes(self, env: Mapping[str, str], agent: str) -> Iterator[str]:
+        """Yield what people should know: why there is no sandbox, and which variables the agent does not get."""
+        if self.missing is not None:
+            yield f"no sandbox: {self.missing.why}; {self.missing.hint}"
+        if held := variables.held_back(env, self.passed(env, agent)):
+            yield f"held back, as their names look like secrets: {few(held, 8)} (to pass some on: sandbox.env)"
 
     def passed(self, env: Mapping[str, str], agent: str) -> tuple[str, ...]:
         """Return the patterns of secret-looking names that reach a program all the same."""
@@ -77,11 +85,12 @@ class Sandbox:
         environment: Mapping[str, str],
         root: Path,
         *,
+        cwd: Path | None = None,
         agent: str = "",
         show: Sequence[Path] = (),
         mounts: Sequence[Mount] = (),
     ) -> Contained:
-        """Return how to start a command that works in `root`.
+        """Return how to start a command that works in the tree `root`, or in `cwd`, a folder of it.
 
         With an `agent`, its configuration, login and variables are there. `show`: files that it reads, wherever they
         are; `mounts`: what else stands where, such as a git directory of its own.
@@ -96,15 +105,10 @@ class Sandbox:
         around = places.Surroundings(environment, self.own, agent, strict=self.mode is SandboxMode.STRICT)
         places.prepare_login(around)
         files = [Mount(os.path.realpath(file), MountKind.READ) for file in show if file.exists()]
+        more = [*files, *mounts, *places.shown(self.options.bind, environment)]
         policy = SandboxPolicy(
-            (
-                *places.mounts_of(around, root, argv[0]),
-                *files,
-                *mounts,
-                *places.shown(self.options.bind, environment),
-                *places.hidden(self.options.hide, environment),
-            ),
-            os.path.realpath(root),
+            (*places.mounts_of(around, root, argv, more), *places.hidden(self.options.hide, environment)),
+            os.path.realpath(cwd or root),
             self.options.network,
             self.options.limits,
         )

@@ -22,6 +22,8 @@ from ralph.git.command import run_git
 from ralph.git.repo import open_repo
 from ralph.run.agent import PATIENT_ANSWER, login_of, program_version
 from ralph.run.check import find_check, find_setup
+from ralph.sandbox.policy import SandboxMode, SandboxOptions
+from ralph.sandbox.sandbox import open_sandbox
 from ralph.system import environ
 from ralph.ui import page
 from ralph.ui.page import Part
@@ -89,13 +91,28 @@ def _findings(env: Mapping[str, str]) -> Iterator[Finding]:
     yield fault
     yield from _agents(chosen, env)
     yield _optional("direnv", env, "without it ralph reads only plain assignments from a trusted .envrc")
-    has_bwrap = shutil.which("bwrap", path=env.get("PATH")) is not None
-    tools = "bwrap is here, but ralph does not use it yet" if has_bwrap else "bwrap is not on PATH"
-    yield Finding("sandbox", Health.NOTE, f"none: the agent works with your permissions; {tools}")
+    yield _sandbox(chosen, env, root)
     yield from _state(env)
     yield repository
     if root is not None:
         yield from _scripts(root, chosen, env)
+
+
+def _sandbox(chosen: Settings | None, env: Mapping[str, str], root: Path | None) -> Finding:
+    wanted = SandboxOptions() if chosen is None else chosen.sandbox
+    try:
+        sandbox = open_sandbox(wanted, env, root or Path.cwd(), ())
+    except RalphError as error:
+        return Finding("sandbox", Health.WRONG, error.message, error.hint)
+    if sandbox.missing is not None:
+        says = f"none: {sandbox.missing.why}; the agent works with your permissions"
+        return Finding("sandbox", Health.NOTE, says, sandbox.missing.hint)
+    if sandbox.mode is SandboxMode.NONE:
+        return Finding(
+            "sandbox", Health.NOTE, "none: the agent works with your permissions", "ralph config set sandbox.mode auto"
+        )
+    program = "" if sandbox.bubblewrap is None else f", {sandbox.bubblewrap.path}"
+    return Finding("sandbox", Health.OK, f"{sandbox.label}{program}")
 
 
 def _system() -> Finding:

@@ -107,8 +107,8 @@ def init_repo(*, unasked: bool) -> int:
                 plan.proposal.programs,
                 directory=directory,
                 env=env,
-                timeout=chosen.check_timeout,
-                envrc_timeout=chosen.envrc_timeout,
+                chosen=chosen,
+                ralph_dir=ralph_dir,
             )
         page.show([*_shown_trial(trial, plan), ""])
         if not unasked and not _agrees(plan.new):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ralph.config.settings import Settings
 from ralph.git.command import run_git
 from ralph.git.repo import Repo
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
@@ -53,8 +54,8 @@ def try_scripts(
     *,
     directory: Path,
     env: Mapping[str, str],
-    timeout: float,
-    envrc_timeout: float,
+    chosen: Settings,
+    ralph_dir: Path,
 ) -> Trial:
     """Run setup and check in a copy of the repository that has these scripts as well, and remove the copy.
 
@@ -66,7 +67,9 @@ def try_scripts(
         held.enter_context(host.guardian)
         held.enter_context(host.signals.watched())
         held.callback(clone.remove)
-        around = check_environment(repo, host, env, timeout=envrc_timeout)
+        host.open_sandbox(chosen, env, ralph_dir)
+        around = check_environment(repo, host, env, timeout=chosen.envrc_timeout)
+        timeout = chosen.check_timeout
         path = around.get("PATH", "")
         if missing := tuple(name for name in programs if shutil.which(name, path=path) is None):
             return Trial(missing=missing)
@@ -94,6 +97,7 @@ def _run(script: Check, host: AgentHost, env: Mapping[str, str]) -> CheckReport:
     report = run_check(
         script,
         guardian=host.guardian,
+        sandbox=host.sandbox,
         root=host.root,
         environment=env,
         log=Path(os.devnull),

@@ -116,6 +116,7 @@ class ResultRecord:
     tokens: int | None = None
     base: str | None = None
     head: str | None = None
+    sandbox: str = ""
 
 
 def read_run_record(file: Path) -> RunRecord:
@@ -397,12 +398,9 @@ class Journal:
         replace_file(self.dossier, text)
 
     def write_result(
-        self, result: RunResult, reason: str, hint: str = "", *, head: str | None = None, end: str = ""
+        self, result: RunResult, reason: str, hint: str = "", *, head: str | None, end: str = "", sandbox: str = ""
     ) -> None:
-        """Write how a start ended, with its reason and hint in words.
-
-        `end` is the row of the failure table that its last session ended with.
-        """
+        """Write how a start ended, and in which sandbox; `end`: the row of the failure table of its last session."""
         run = result.run
         record = ResultRecord(
             version=VERSION,
@@ -423,6 +421,7 @@ class Journal:
             tokens=run.spend.tokens if run.spend.knows_tokens else None,
             base=run.base,
             head=head,
+            sandbox=sandbox,
         )
         replace_file(self.directory / "result.json", ndjson.encode(to_record(record)) + "\n")
 

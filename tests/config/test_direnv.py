@@ -7,6 +7,7 @@ import pytest
 
 from ralph.config.envrc import DirenvWord, Failure, export, word_on
 from ralph.config.envrc_files import look
+from ralph.sandbox.sandbox import Sandbox
 from ralph.system.guardian import Guardian
 from tests.support import tools
 
@@ -70,6 +71,7 @@ def test_a_file_that_is_a_link_is_evaluated(tmp_path: Path, root: Path) -> None:
             dict(os.environ),
             folder,
             guardian=guardian,
+            sandbox=Sandbox(),
             timeout=60,
             stop_requests=lambda: 0,
         )

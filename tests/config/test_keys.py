@@ -20,12 +20,13 @@ COMMANDS = {
     "plan": ("ralph", "plan"),
     "pipe": ("ralph", "pipe"),
     "ask": ("ralph", "ask"),
+    "check": ("ralph", "check"),
     "add": ("ralph.cli.runs", "add"),
     "work": ("ralph.cli.runs", "work"),
 }
 FOR_THE_WHOLE_QUEUE = {"db"}
 """A flag of every command of `ralph-runs`."""
-FOR_ALL_GOALS = {"work": {"max", "max_cost", "max_tokens"}}
+FOR_ALL_GOALS = {"work": {"max", "max_cost", "max_tokens"}, "check": {"check"}}
 """Flags for all goals of a queue together; the settings of these names, but for `max`, are for each goal."""
 
 

@@ -16,6 +16,7 @@ from ralph.core.errors import UsageError
 from ralph.core.fallback import Fallback
 from ralph.core.limits import Limits, Reasoning
 from ralph.core.summary import Rhythm
+from ralph.sandbox.policy import SandboxMode, SandboxOptions
 from tests.support.rows import rows
 
 
@@ -83,6 +84,7 @@ def test_every_default_is_the_designs(root: Path) -> None:
             transcript="auto",
         ),
         ask=AskOptions(max_turns=10, allowed_tools=("Bash", "Read", "Write", "Edit"), timeout=600.0),
+        sandbox=SandboxOptions(SandboxMode.NONE, processes=8192),
         notify=(),
         bell=True,
         most_goals=2,
@@ -267,6 +269,9 @@ GUARDED = (
     "agents.codex.path",
     "agents.codex.sandbox",
     "agents.codex.extra_args",
+    "sandbox.command",
+    "sandbox.bind",
+    "sandbox.env",
 )
 
 

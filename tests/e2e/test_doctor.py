@@ -54,7 +54,7 @@ def test_where_nothing_is_wrong_it_exits_with_0(ralph: Ralph, repo: Path, bin_di
     assert f"ok     claude          your agent: 2.1.325, logged in, {bin_dir}/claude" in lines
     assert "note   codex           cannot find the agent: `codex` is not on PATH" in lines
     assert any(
-        line.startswith("note   sandbox         none: the agent works with your permissions; ") for line in lines
+        line.startswith(("ok     sandbox         auto (bubblewrap)", "note   sandbox         none: ")) for line in lines
     )
     assert "ok     check           .ralph/check; to try it: ralph check" in lines
     assert not any(line.startswith("wrong") for line in lines)

@@ -88,6 +88,7 @@ def test_the_invocation_is_the_contract_and_done_without_a_check_is_unproven(
     assert result(repo) | {"head": "", "base": "", "run": ""} == {
         "version": 1, "goal": "goal", "exit_code": 0, "reason": "done (not verified: there is no check)",
         "proven": False, "iterations": 1, "cost_usd": 0.01, "tokens": 1306, "base": "", "head": "", "run": "",
+        "sandbox": result(repo)["sandbox"],
         "end": "done", "ending": "unproven", "todo": "", "hint": "", "limit": None, "not_before": None, "failed": 0,
     }  # fmt: skip
     assert "done (not verified: there is no check)" in done.stdout

@@ -88,7 +88,7 @@ def test_codex_is_held_to_reading(repo: Path, ralph: Ralph, bin_dir: Path) -> No
     assert not (repo / "junk").exists()
     assert done.events[0]["type"] == "run_started"
     shown = ralph("understand", "--agent", "codex")
-    assert "sandbox: codex's own, read-only" in shown.stdout
+    assert "codex's own sandbox: read-only" in shown.stdout
     assert done.events[-1]["type"] == "run_ended"
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ralph.core.errors import UsageError
 from ralph.run.check import Check, CheckReport, find_check, run_check
+from ralph.sandbox.sandbox import Sandbox
 from ralph.system.guardian import Guardian
 
 PATH = os.environ["PATH"]
@@ -44,6 +45,7 @@ def run(root: Path, check: Check, *, stop: bool = False) -> CheckReport:
     return run_check(
         check,
         guardian=GUARDIAN,
+        sandbox=Sandbox(),
         root=root,
         environment={"PATH": PATH, "RALPH_GOAL": "speed"},
         log=root / "check.log",

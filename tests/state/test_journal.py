@@ -211,7 +211,9 @@ def test_progress_is_written_as_documented(tmp_path: Path) -> None:
 def test_the_result_is_written_as_documented(tmp_path: Path, costed: bool, cost: float | None) -> None:
     run = Run("r", "speed", "main", "b" * 40, spend=Spend(0.5 if costed else 0.0, 9, costed=costed))
     result = RunResult(run, Ending.LIMIT, hint="spend less", again=True, limit=Limit.COST)
-    Journal(tmp_path).write_result(result, "too dear", "spend less, then again", head="h" * 40, end="budget")
+    Journal(tmp_path).write_result(
+        result, "too dear", "spend less, then again", head="h" * 40, end="budget", sandbox="auto"
+    )
     assert json.loads((tmp_path / "result.json").read_text()) == {
         "version": 1,
         "goal": "speed",
@@ -231,6 +233,7 @@ def test_the_result_is_written_as_documented(tmp_path: Path, costed: bool, cost:
         "tokens": 9,
         "base": "b" * 40,
         "head": "h" * 40,
+        "sandbox": "auto",
     }
 
 
@@ -242,7 +245,7 @@ def test_everything_is_for_the_user_alone(tmp_path: Path) -> None:
             write(journal)
             logs = journal.log_files("claude", "worker", 1, "2026-11-16T00:00:00.000Z")
             saved_and_loaded(journal.directory, Run("r", "speed", "main", None, history=History((iteration(1),))))
-            journal.write_result(RunResult(Run("r", "speed", "main", None), Ending.PROVEN), "done")
+            journal.write_result(RunResult(Run("r", "speed", "main", None), Ending.PROVEN), "done", head=None)
     finally:
         os.umask(before)
     assert logs.stdout.parent.is_dir()
