@@ -49,8 +49,8 @@ ORDER: dict[str, str] = {
         "control settings usage < mcp_config models/attempts models/fallback permissions/prompt < mcp_client "
         "models/wire permissions/harmless stream tools/bash tools/read tools/ripgrep tools/skill < history "
         "models/clouds models/openai permissions/commands tools/edit tools/search < models/anthropic options < "
-        "permissions/decide tools/mcp < tools/__init__ < hooks models/choice < toolbox < compaction < conversation < "
-        "session < main < __main__"
+        "permissions/decide tools/mcp < tools/__init__ < hooks models/choice < compaction toolbox < conversation < "
+        "subagents < session < main < __main__"
     ),
     "cli": (
         "completion help < flags program < ask config control history queue_add queue_show queue_stats run setup < "

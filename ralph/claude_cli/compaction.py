@@ -4,6 +4,7 @@ Measured on Claude Code 2.1.325: it compacts 33,000 tokens before the end of the
 long". The last message of the model and its results stay as they are, if there is more before them.
 """
 
+import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,8 @@ from ralph.claude_cli.models.base import (
     ToolOffer,
     Traits,
 )
-from ralph.claude_cli.models.fallback import ModelChain
-from ralph.claude_cli.toolbox import Toolbox, listen
+from ralph.claude_cli.models.fallback import ModelChain, listen
+from ralph.claude_cli.stream import Stream
 from ralph.claude_cli.usage import SessionUsage
 from ralph.core import ndjson
 from ralph.core.usage import Tokens
@@ -128,13 +129,14 @@ class Compactor:
 
     room: Room
     model: ModelChain
-    toolbox: Toolbox
+    stream: Stream
+    stop: threading.Event
     account: SessionUsage
     system: Sequence[str]
 
     def make_room(self, dialogue: Conversed, offers: Sequence[ToolOffer]) -> bool:
         """Put a summary in the place of the conversation so far; tell whether there is more room now."""
-        before, began, stream = dialogue.messages(), time.monotonic(), self.toolbox.stream
+        before, began, stream = dialogue.messages(), time.monotonic(), self.stream
         head, kept = _split(before)
         if not head:
             return False
@@ -176,7 +178,7 @@ class Compactor:
         return "", "the conversation is too long to be summarised"
 
     def _hear_out(self, request: ModelRequest, reply: ModelReply) -> None:
-        for utterance in listen(self.model, request, self.toolbox.desk.stop):
+        for utterance in listen(self.model, request, self.stop):
             match utterance:
                 case Started():
                     reply.message_id, reply.tokens = utterance.message_id, utterance.tokens
@@ -185,9 +187,9 @@ class Compactor:
                 case MessageEnd():
                     reply.tokens = utterance.tokens
                 case Retrying():
-                    self.toolbox.stream.retrying(utterance)
+                    self.stream.retrying(utterance)
                 case FellBack():
-                    self.toolbox.stream.fell_back(utterance)
+                    self.stream.fell_back(utterance)
                 case _:
                     pass
 

@@ -19,7 +19,7 @@ from ralph.claude_cli.models.base import (
     Started,
     Thinking,
 )
-from ralph.claude_cli.models.fallback import ModelChain
+from ralph.claude_cli.models.fallback import CalledOff, ModelChain, listen
 from ralph.claude_cli.stdio import Stdin, UserMessage
 from ralph.claude_cli.stream import (
     Stream,
@@ -34,9 +34,10 @@ from ralph.claude_cli.stream import (
     turned_away,
     unanswered,
 )
-from ralph.claude_cli.toolbox import NUDGE, CalledOff, Done, Leaving, StructuredOutput, Toolbox, calls_of, listen
+from ralph.claude_cli.toolbox import NUDGE, BudgetSpent, Done, Leaving, StructuredOutput, Toolbox, calls_of
 from ralph.claude_cli.usage import SessionUsage
 from ralph.core import ndjson
+from ralph.core.usage import Tokens
 
 Content = Sequence[Mapping[str, object]]
 
@@ -72,6 +73,11 @@ class Dialogue:
         self.record = record
         for role, content in record.past.messages:
             self._add(role, self._opened(role, content))
+
+    def begun_alike(self) -> "Dialogue":
+        """An empty one, begun by the same, and stored nowhere."""
+        unstored = SessionFile(None, self.record.session_id, self.record.cwd)
+        return Dialogue(unstored, [ndjson.text(block.get("text")) for block in (*self._told, *self._preamble)])
 
     def begin_again(self, summary: Mapping[str, object], kept: Content) -> None:
         """Put a summary in the place of all but what is kept."""
@@ -129,6 +135,9 @@ class Turn:
     asked: int = 0
     resumed: int = 0
     stop_reason: str | None = None
+    latest: Tokens = field(default_factory=Tokens)
+    """What the last request used."""
+
     compacted: bool = False
     """The conversation was shortened since the last reply."""
 
@@ -187,6 +196,11 @@ class Conversation:
         self.dialogue.record.add_costs(figures)
         self.stream.result(ended, figures, _times(turn, ended), permission_denials=turn.done.denials)
         return ended
+
+    def work(self, content: Content, turn: Turn) -> TurnEnd:
+        """Hold one turn of a subagent: without init and result."""
+        self.dialogue.hear_user(content)
+        return self._converse(turn)
 
     def greet(self, source: str) -> None:
         """Run the hooks of a session's start; `source` is claude's word for how it started."""
@@ -257,6 +271,8 @@ class Conversation:
                 turn.in_tools = True
                 try:
                     self.toolbox.run(calls, turn.verdict, turn.done)
+                except BudgetSpent:
+                    break
                 finally:
                     self._hand_over(turn)
                 turn.in_tools = False
@@ -290,7 +306,7 @@ class Conversation:
             self._hear_out(reply, turn)
         except (CalledOff, ModelError) as error:
             if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
-                self.account.charge(self.model.current, reply.tokens)
+                self.account.charge(self.model.current, reply.tokens, aside=self.stream.parent is not None)
             if not isinstance(error, ModelError) or error.terminal_reason != "prompt_too_long":
                 raise
             if turn.compacted or not self._make_room(turn):
@@ -301,13 +317,14 @@ class Conversation:
         turn.stop_reason = reply.stop_reason
         turn.compacted = False
         self.room.count(reply.tokens)
-        self.account.charge(self.model.current, reply.tokens)
+        turn.latest = reply.tokens
+        self.account.charge(self.model.current, reply.tokens, aside=self.stream.parent is not None)
         self.dialogue.hear_model(reply.blocks)
         return reply
 
     def _make_room(self, turn: Turn) -> bool:
         turn.compacted = True
-        compactor = Compactor(self.room, self.model, self.toolbox, self.account, self.system)
+        compactor = Compactor(self.room, self.model, self.stream, self.toolbox.desk.stop, self.account, self.system)
         return compactor.make_room(self.dialogue, self.toolbox.offers(turn.verdict))
 
     def _hear_out(self, reply: ModelReply, turn: Turn) -> None:

@@ -59,6 +59,12 @@ class ToolResult:
     was_tried: bool = True
     """False: the tool would not even try, so the model does not learn that the call was allowed."""
 
+    denials: Sequence[Mapping[str, object]] = ()
+    """Calls that were refused to a subagent."""
+
+    is_spent: bool = False
+    """A subagent has spent the budget: the turn ends without this result."""
+
 
 class Tool(Protocol):
     """One tool: its description for the model, and its work. `arguments` have passed `input_schema`."""

@@ -66,7 +66,7 @@ _MODES = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan
 FLAGS: tuple[Flag, ...] = (
     Flag("--add-dir <directories...>"),
     Flag("--agent <agent>", Use.IGNORED),
-    Flag("--agents <json-or-file>", Use.IGNORED),
+    Flag("--agents <json-or-file>"),
     Flag("--allow-dangerously-skip-permissions", Use.MOOT),
     Flag("--allowedTools, --allowed-tools <tools...>"),
     Flag("--append-system-prompt <prompt>"),

@@ -115,9 +115,7 @@ def _read(path: Path, name: str, folder: Path | None) -> Skill | None:
         text = path.read_text("utf-8", "replace")
     except OSError:
         return None
-    match = _FRONT_MATTER.match(text)
-    body = text[match.end() :] if match else text
-    fields = _fields(match[1]) if match else {}
+    fields, body = front_matter(text)
     first = next((line.strip("# ").strip() for line in body.splitlines() if line.strip()), "")
     return Skill(
         name=name,
@@ -128,6 +126,12 @@ def _read(path: Path, name: str, folder: Path | None) -> Skill | None:
         allowed_tools=tuple(re.split(r",\s*(?![^()]*\))", tools)) if (tools := fields.get("allowed-tools", "")) else (),
         for_users_only=fields.get("disable-model-invocation", "") == "true",
     )
+
+
+def front_matter(text: str) -> tuple[dict[str, str], str]:
+    """The plain values of a file's front matter, and what follows it."""
+    match = _FRONT_MATTER.match(text)
+    return (_fields(match[1]), text[match.end() :]) if match else ({}, text)
 
 
 def _fields(text: str) -> dict[str, str]:

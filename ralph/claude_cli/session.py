@@ -21,7 +21,8 @@ from ralph.claude_cli.models.scripted import PREFIX
 from ralph.claude_cli.options import Options
 from ralph.claude_cli.permissions.decide import Permissions, gather
 from ralph.claude_cli.stdio import JsonOutput, ResultOutput, Stdin, StreamOutput, TextOutput
-from ralph.claude_cli.stream import VERSION, Setting, Stream
+from ralph.claude_cli.stream import AGENT, VERSION, Setting, Stream
+from ralph.claude_cli.subagents import declare, enlist
 from ralph.claude_cli.toolbox import TOOL, TRIES, Toolbox
 from ralph.claude_cli.tools import default_tools, open_servers
 from ralph.claude_cli.usage import SessionUsage
@@ -41,6 +42,8 @@ tools to do what was asked, and use your own judgment on the way.
 - Answer briefly. When you are done, say what you did and what remains.
 """
 
+_NOW = {"Task": AGENT}
+"""Names of earlier versions."""
 _TEMPORARY = "/tmp"  # noqa: S108 - the folder in it is new, and only the user may enter it
 
 
@@ -74,7 +77,8 @@ class Session:
     scratch: Path
 
     def begin(self, declared: Mapping[str, object]) -> None:
-        """Take what `initialize` declares: the hooks that the harness has."""
+        """Take what `initialize` declares: the hooks and subagents that the harness has."""
+        declare(self.conversation, declared.get("agents"))
         self.conversation.hooks.matched += from_harness(declared.get("hooks"), self.requests)
 
     def interrupt(self) -> None:
@@ -139,12 +143,11 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     folders = [*options.directories, *(cwd / folder for folder in options.settings.directories)]
     desk = Desk(cwd, environment=commands, scratch=scratch, add_dirs=folders, skills=known)
     desk.hides = rights.hides
-    names = sorted({*tools, TOOL} if options.schema is not None else tools)
     setting = Setting(
         session_id=options.record.session_id,
         cwd=str(cwd),
         model=model.name,
-        tools=names,
+        tools=sorted({*tools, TOOL} if options.schema is not None else tools),
         permission_mode=rights.mode,
         key_source=model.key_source,
         skills=list(known),
@@ -173,6 +176,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         room=Room.from_environment(own_environment),
         most_held_back=_number(environment, "CLAUDE_CODE_STOP_HOOK_BLOCK_CAP", STOP_HOOKS_BLOCK),
     )
+    enlist(conversation, options, own_environment, cwd)
     return Session(conversation, output, requests, scratch)
 
 
@@ -214,9 +218,11 @@ def _output(options: Options) -> ResultOutput:
 def _chosen(options: Options, rights: Permissions) -> tuple[dict[str, Tool], frozenset[str]]:
     """The tools on offer, and those that exist but are not."""
     every = default_tools()
-    wanted = every.keys() if options.tools is None else every.keys() & set(options.tools)
-    wanted = wanted - rights.removed(every) - (set() if options.with_skills else {"Skill"})
-    return {name: tool for name, tool in every.items() if name in wanted}, frozenset(every.keys() - wanted)
+    known = {*every, AGENT}
+    wanted = known if options.tools is None else known & {_NOW.get(name, name) for name in options.tools}
+    gone = {_NOW.get(name, name) for name in rights.removed([*known, *_NOW])}
+    wanted = wanted - gone - (set[str]() if options.with_skills else {"Skill"})
+    return {name: tool for name, tool in every.items() if name in wanted}, frozenset(known - wanted)
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -22,18 +22,9 @@ Piece: TypeAlias = dict[str, object]
 VERSION = "2.1.325"
 """The Claude Code whose stream this is."""
 
-_NO_SUBAGENTS: Event = {
-    "spawned": 0,
-    "requested": {"background": 0, "foreground": 0, "unset": 0},
-    "started_in_background": 0,
-    "max_depth": 0,
-    "spawned_by_subagents": 0,
-    "completed": 0,
-    "failed": 0,
-    "killed": {"parent": 0, "user": 0, "system": 0},
-    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
-    "by_type": {},
-}
+AGENT = "Agent"
+_SHOWN = {AGENT: "Task"}
+"""Tools that init calls otherwise (2.1.325)."""
 
 
 def message_start(message_id: str, model: str, tokens: Tokens) -> Piece:
@@ -194,6 +185,7 @@ class Setting:
     key_source: str
     skills: Sequence[str] = ()
     directories: Sequence[str] = ()
+    agents: Sequence[str] = ()
     servers: Sequence[Mapping[str, object]] = ()
     """The MCP servers and their states."""
 
@@ -222,6 +214,10 @@ class Stream:
     """The events of the model's last message, and those after it."""
 
     _spoken: str = ""
+    parent: str | None = None
+    """The call that sent the subagent out whose stream this is."""
+
+    about: Event = field(default_factory=dict[str, object])
 
     def begin_turn(self) -> None:
         """Every turn opens with an init of its own."""
@@ -306,7 +302,7 @@ class Stream:
             "usage": message_usage(tokens),
             "context_management": None,
         }
-        event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
+        event = self._whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
         if block.get("type") == "thinking":
             event |= {"thinking_duration_ms": 1, "thinking_display": "updates"}
         if (name := ndjson.text(block.get("name"))).startswith(PREFIX) and block.get("type") == "tool_use":
@@ -337,14 +333,14 @@ class Stream:
             "content": [{"type": "text", "text": error.text}],
             "context_management": None,
         }
-        event = _whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
+        event = self._whole({"type": "assistant", "message": message}) | self._stamp() | {"timestamp": _timestamp()}
         event |= {"error": error.error, "is_api_error_message": True, **error.facts}
         self.output.put(event if error.status is None else event | {"api_error_status": error.status})
 
     def user(self, content: Sequence[Mapping[str, object]], **fields: object) -> None:
         self.said += 1
         message = {"role": "user", "content": [dict(block) for block in content]}
-        event = _whole({"type": "user", "message": message}) | self._stamp() | {"timestamp": _timestamp()} | fields
+        event = self._whole({"type": "user", "message": message}) | self._stamp() | {"timestamp": _timestamp()} | fields
         self.trail.append(str(event["uuid"]))
         self.output.put(event)
 
@@ -357,7 +353,6 @@ class Stream:
             **({"terminal_reason": outcome.terminal_reason} if outcome.terminal_reason else {}),
             "fast_mode_state": "off",
             "fast_mode_disabled_reason": "sdk_opt_in_required",
-            "subagent_stats": _NO_SUBAGENTS,
             "safety_stops": 0,
             "is_error": outcome.is_error,
             "num_turns": 1 + self.said if outcome.terminal_reason else 0,
@@ -386,8 +381,11 @@ class Stream:
     def _tell(self, message_id: str, *told: Piece) -> None:
         if self.in_pieces:
             for piece in told:
-                event = _whole({"type": "stream_event", "event": piece}) | self._stamp()
+                event = self._whole({"type": "stream_event", "event": piece}) | self._stamp()
                 self.output.put(event | {"api_message_id": message_id})
+
+    def _whole(self, event: Event) -> Event:
+        return event | {"parent_tool_use_id": self.parent} | self.about
 
     def _stamp(self) -> Event:
         return {"session_id": self.setting.session_id, "uuid": str(uuid.uuid4())}
@@ -395,10 +393,6 @@ class Stream:
 
 def _system(subtype: str) -> Event:
     return {"type": "system", "subtype": subtype}
-
-
-def _whole(event: Event) -> Event:
-    return event | {"parent_tool_use_id": None}
 
 
 def _timestamp() -> str:
@@ -411,7 +405,7 @@ def _init(setting: Setting) -> Event:
     return {
         **({"mcp_server_errors": errors} if errors else {}),
         "cwd": setting.cwd,
-        "tools": list(setting.tools),
+        "tools": [_SHOWN.get(name, name) for name in setting.tools],
         "mcp_servers": [dict(server) for server in setting.servers],
         "model": setting.model,
         "permissionMode": setting.permission_mode,
@@ -420,7 +414,7 @@ def _init(setting: Setting) -> Event:
         "apiKeySource": setting.key_source,
         "claude_code_version": VERSION,
         "output_style": "default",
-        "agents": [],
+        "agents": list(setting.agents),
         "skills": list(setting.skills),
         "plugins": [],
         "capabilities": ["interrupt_receipt_v1"],

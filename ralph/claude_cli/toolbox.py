@@ -1,29 +1,24 @@
 """Running what the model calls for: its stream of replies, permission checks, tool runs, and the structured output."""
 
 import os
-import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ralph.claude_cli.desk import Desk, Tool, ToolResult, crashed, failed, rejected
 from ralph.claude_cli.flags import BadUsage
 from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
 from ralph.claude_cli.mcp_config import PREFIX
-from ralph.claude_cli.models.base import Block, Model, ModelRequest, ToolOffer, Utterance
+from ralph.claude_cli.models.base import Block, ToolOffer
+from ralph.claude_cli.models.fallback import CalledOff
 from ralph.claude_cli.permissions.decide import Permissions
 from ralph.claude_cli.permissions.prompt import PermissionPrompt, PromptFault
 from ralph.claude_cli.permissions.rules import Allowed, Denied
 from ralph.claude_cli.schemas import argument_faults, violations
-from ralph.claude_cli.stream import Stream
+from ralph.claude_cli.stream import AGENT, Stream
 from ralph.claude_cli.tools.mcp import McpTools
 from ralph.core import ndjson
-from ralph.core.errors import fault_of
-from ralph.system.signals import SignalSafeQueue
-
-_LOOK = 0.05
-"""Seconds between two looks at whether we were called away."""
 
 TOOL = "StructuredOutput"
 TRIES = 5
@@ -62,38 +57,6 @@ _BLOCKED: Mapping[str, object] = {
 }
 
 
-class CalledOff(Exception):
-    """The user wants this turn ended."""
-
-
-def listen(model: Model, request: ModelRequest, stop: threading.Event) -> Iterator[Utterance]:
-    """Yield what the model says; raise CalledOff as soon as `stop` is set, whatever the network does."""
-    heard: SignalSafeQueue[Utterance | Exception | None] = SignalSafeQueue()
-    cancelled = threading.Event()
-
-    def ask() -> None:
-        for utterance in model.ask(request, cancelled):
-            heard.put(utterance)
-
-    # What ends it belongs to the thread that listens: a fault, or None.
-    threading.Thread(target=lambda: heard.put(fault_of(ask)), daemon=True, name="model").start()
-    try:
-        while True:
-            if stop.is_set():
-                raise CalledOff
-            try:
-                utterance = heard.get(timeout=_LOOK)
-            except queue.Empty:
-                continue
-            if utterance is None:
-                return
-            if isinstance(utterance, Exception):
-                raise utterance
-            yield utterance
-    finally:
-        cancelled.set()
-
-
 @dataclass(slots=True)
 class StructuredOutput:
     """What one turn is to hand in, and how that went so far."""
@@ -121,6 +84,10 @@ class StructuredOutput:
             return failed(self.fault)
         self.accepted.append(arguments)
         return ToolResult(_OUTPUT_TAKEN, detail=_OUTPUT_TAKEN)
+
+
+class BudgetSpent(Exception):
+    """A subagent has spent what the session may cost."""
 
 
 class Leaving(Exception):
@@ -199,6 +166,9 @@ class Toolbox:
                 continue
             self.desk.call_id = call.id
             result, meta = self._attempt(call, verdict, done)
+            done.denials += result.denials
+            if result.is_spent:
+                raise BudgetSpent
             if stop.is_set() and not self.leaving.is_set():
                 result, meta = _called_off(_STOPPED), _CALLED_OFF
             self._tell(call, result, meta, done)
@@ -212,7 +182,7 @@ class Toolbox:
     def _attempt(
         self, call: ToolCall, verdict: StructuredOutput | None, done: Done
     ) -> tuple[ToolResult, Mapping[str, object]]:
-        tool = self.tools.get(call.name)
+        tool = self.tools.get(AGENT if call.name == "Task" else call.name)  # its name in earlier versions
         is_verdict = call.name == TOOL and verdict is not None
         if not is_verdict:
             if tool is None:

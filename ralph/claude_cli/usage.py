@@ -21,6 +21,40 @@ class Spent:
 
 
 @dataclass(slots=True)
+class Spawned:
+    """How many subagents were sent out, and what became of them."""
+
+    completed: int = 0
+    failed: int = 0
+    stopped: int = 0
+    too_deep: int = 0
+    deepest: int = 0
+    nested: int = 0
+    wishes: dict[str, int] = field(default_factory=lambda: {"background": 0, "foreground": 0, "unset": 0})
+    kinds: dict[str, int] = field(default_factory=dict[str, int])
+
+    def sent_out(self, kind: str, depth: int, in_background: object) -> None:
+        self.wishes["unset" if in_background is None else "background" if in_background else "foreground"] += 1
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        self.deepest = max(self.deepest, depth)
+        self.nested += depth > 1
+
+    def figures(self) -> dict[str, object]:
+        return {
+            "spawned": sum(self.kinds.values()),
+            "requested": dict(self.wishes),
+            "started_in_background": 0,
+            "max_depth": self.deepest,
+            "spawned_by_subagents": self.nested,
+            "completed": self.completed,
+            "failed": self.failed,
+            "killed": {"parent": 0, "user": self.stopped, "system": 0},
+            "refused": {"depth_limit": self.too_deep, "concurrency_limit": 0, "budget": 0},
+            "by_type": dict(self.kinds),
+        }
+
+
+@dataclass(slots=True)
 class SessionUsage:
     """The books of one session, with a page for each of its models."""
 
@@ -33,6 +67,7 @@ class SessionUsage:
     turn: dict[str, Spent] = field(default_factory=dict[str, "Spent"])
     whole: dict[str, Spent] = field(default_factory=dict[str, "Spent"])
     models: dict[str, Model] = field(default_factory=dict[str, Model])
+    spawned: Spawned = field(default_factory=Spawned)
     before: float = 0.0
     """Dollars that earlier processes of this session spent: they do not count for a budget."""
 
@@ -75,6 +110,7 @@ class SessionUsage:
             **cost,
             "usage": usage(self.said),
             "modelUsage": self._by_model(self.whole),
+            "subagent_stats": self.spawned.figures(),
             "model_usage_since_last_result": self._by_model(self.turn),
         }
 

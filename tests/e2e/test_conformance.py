@@ -32,6 +32,9 @@ ALL = "Read,Write,Edit,Glob,Grep,Bash,Skill"
 TOOLS = ("--tools", ALL)
 TRUSTED = (*TOOLS, "--allowedTools", ALL)
 STREAM = (*BARE, "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
+OPEN_STREAM = tuple(word for word in STREAM if word not in ("--strict-mcp-config", "--setting-sources", "user"))
+"""With the project's own settings, servers and agents."""
+
 WITH_SCHEMA = ("--json-schema", SCHEMA)
 LOOP = "touch began; for i in $(seq 600); do sleep 0.1; done"
 HALF_A_SECOND = "touch began; for i in $(seq 8); do sleep 0.1; done; rm began"
@@ -606,7 +609,7 @@ def test_difference_the_price_of_an_unknown_model_is_not_guessed(stage: Stage) -
 def test_difference_the_default_tools_are_those_we_have(stage: Stage) -> None:
     """The others (web, agents, schedules) have no counterpart; what ralph and spec 1 name, is there."""
     real, ours = (set(told.events[0]["tools"]) for told in stage.play(Story([Say("hello")], STREAM, one_message)))
-    assert ours == set(ALL.split(","))
+    assert ours == {*ALL.split(","), "Task"}
     assert {"Bash", "Edit", "Read", "Skill", "Write"} <= real & ours
     assert "WebSearch" in real - ours
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.test_conformance import STREAM, TOOLS, Stage, bash, each, one_message, write
+from tests.e2e.test_conformance import OPEN_STREAM, STREAM, TOOLS, Stage, bash, each, one_message, write
 from tests.support.api_replies import Say, tool
 from tests.support.conformance import REPO, Story, shape
 from tests.support.conversation import Conversation
@@ -39,7 +39,6 @@ def call(name: str, /, **arguments: object) -> Say:
 
 ALLOWED = ("--allowedTools", "mcp__t")
 WITH_LITTLE = (*STREAM, *TOOLS, *config(t=LITTLE))
-OPEN = tuple(word for word in STREAM if word not in ("--strict-mcp-config", "--setting-sources", "user"))
 PROMPTED = ("--permission-prompt-tool", "mcp__t__ask")
 QUICK = {"MCP_TOOL_TIMEOUT": "2000"}
 
@@ -113,7 +112,7 @@ MCP: dict[str, Story] = {
     ),
     "of the project": Story(
         [call("add", a=1, b=2), Say("done")],
-        (*OPEN, *TOOLS, *ALLOWED),
+        (*OPEN_STREAM, *TOOLS, *ALLOWED),
         one_message,
         files={".mcp.json": json.dumps({"mcpServers": {"t": LITTLE}})},
         loose=("tools", "mcp_servers"),  # claude prints its init before such a server has answered
@@ -123,14 +122,16 @@ MCP: dict[str, Story] = {
     ),
     "of the project, switched off": Story(
         [Say("done")],
-        (*OPEN, *TOOLS),
+        (*OPEN_STREAM, *TOOLS),
         one_message,
         files={
             ".mcp.json": json.dumps({"mcpServers": {"t": LITTLE}}),
             ".claude/settings.json": '{"disabledMcpjsonServers": ["t"]}',
         },
     ),
-    "of a broken file of the project": Story([Say("done")], (*OPEN, *TOOLS), one_message, files={".mcp.json": "{nope"}),
+    "of a broken file of the project": Story(
+        [Say("done")], (*OPEN_STREAM, *TOOLS), one_message, files={".mcp.json": "{nope"}
+    ),
     "a file, with variables": Story(
         [call("add", a=1, b=2), Say("done")],
         (*STREAM, *TOOLS, *ALLOWED, "--mcp-config", "servers.json"),

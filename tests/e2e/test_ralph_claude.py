@@ -93,7 +93,7 @@ def test_a_scripted_model_works_on_the_tree_and_costs_nothing(run: Any, script: 
     ("chosen", "offered"),
     [
         ("", []),
-        ("default", ["Bash", "Edit", "Glob", "Grep", "Read", "Skill", "Write"]),
+        ("default", ["Task", "Bash", "Edit", "Glob", "Grep", "Read", "Skill", "Write"]),
         ("Read,Bash", ["Bash", "Read"]),
     ],
 )

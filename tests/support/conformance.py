@@ -39,8 +39,8 @@ class Told:
 
 
 Drive = Callable[[Conversation, MessagesApi], None]
-Model = Sequence[Reply] | Callable[[int, str], Reply] | Callable[[int, str, str], Reply]
-"""Replies in their order; or a choice by the number of the request, what the user said last, and the model asked."""
+Model = Sequence[Reply] | Callable[[int, str], Reply] | Callable[[int, str, str], Reply] | Callable[..., Reply]
+"""Replies in their order; or a choice by a request's number, what the user said last, its model, and all of it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _run(
 def _scripted(script: Model, repo: Path) -> Callable[[int, Event], Reply]:
     def reply(number: int, request: Event) -> Reply:
         if callable(script):
-            given = (number, _last_said(request), request["model"])
+            given = (number, _last_said(request), request["model"], request)
             chosen = cast("Callable[..., Reply]", script)(*given[: len(inspect.signature(script).parameters)])
         else:
             chosen = script[number - 1] if number <= len(script) else Say("The script has ended.")

@@ -4,6 +4,7 @@ When one steps back for the next, as seen on 2.1.325: at the third 529 in a row,
 model that does not exist, and for a request that it calls wrong. Every turn begins with the first model again.
 """
 
+import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,47 @@ from ralph.claude_cli.models.base import (
     Traits,
     Utterance,
 )
+from ralph.core.errors import fault_of
+from ralph.system.signals import SignalSafeQueue
 
 _OVERLOADED = 529
+_LOOK = 0.05
+"""Seconds between two looks at whether we were called away."""
+
 _PATIENCE = 2
 """So many times an overloaded model is asked again."""
+
+
+class CalledOff(Exception):
+    """The user wants this turn ended."""
+
+
+def listen(model: Model, request: ModelRequest, stop: threading.Event) -> Iterator[Utterance]:
+    """Yield what the model says; raise CalledOff as soon as `stop` is set, whatever the network does."""
+    heard: SignalSafeQueue[Utterance | Exception | None] = SignalSafeQueue()
+    cancelled = threading.Event()
+
+    def ask() -> None:
+        for utterance in model.ask(request, cancelled):
+            heard.put(utterance)
+
+    # What ends it belongs to the thread that listens: a fault, or None.
+    threading.Thread(target=lambda: heard.put(fault_of(ask)), daemon=True, name="model").start()
+    try:
+        while True:
+            if stop.is_set():
+                raise CalledOff
+            try:
+                utterance = heard.get(timeout=_LOOK)
+            except queue.Empty:
+                continue
+            if utterance is None:
+                return
+            if isinstance(utterance, Exception):
+                raise utterance
+            yield utterance
+    finally:
+        cancelled.set()
 
 
 class ModelChain:

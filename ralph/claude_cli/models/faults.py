@@ -198,7 +198,7 @@ def _answered(fault: ModelFault, model: str, gateway: str) -> tuple[str, str, st
         case 400 if "prompt is too long" in said.lower():
             return f"Prompt is too long · {said}", "invalid_request", "prompt_too_long"
         case 401 | 403:
-            return f"NoMessage to authenticate. API Error: {status} {said}", "authentication_failed", "api_error"
+            return f"Failed to authenticate. API Error: {status} {said}", "authentication_failed", "api_error"
         case 404:
             text = (
                 f"There's an issue with the selected model ({model}). It may not exist or you may not have access to "

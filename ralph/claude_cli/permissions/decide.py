@@ -156,6 +156,11 @@ class Permissions:
         rules = self._rules("allow", tool)
         return Allowed("rule", rules[0].source) if rules else self._asked(tool, asked)
 
+    def against_agent(self, kind: str) -> PermissionRule | None:
+        """The rule that denies this kind of subagent: `Agent(kind)`."""
+        denied = [*self._rules("deny", "Agent"), *self._rules("deny", "Task")]
+        return next((rule for rule in denied if rule.pattern == kind), None)
+
     def _outside(self, tool: str, path: Path, access: Access, desk: Desk) -> Denied | None:
         refusal = desk.refusal(path, access)
         if refusal is None:
