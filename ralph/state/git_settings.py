@@ -117,6 +117,8 @@ class GuardedSettings:
 
     def undo(self, aside: Path) -> list[str]:
         """Undo what a session changed; name it, as paths from the root of the repository."""
+        if not (self._repo.git_dir / "HEAD").exists():
+            return []  # there is no repository any more, and the next look at it says so
         undone = [f".git/{name}" for name in self._settings.restore(self._repo, aside)]
         if _index_stamp(self._repo) != self._stamp:
             if hidden := _flagged(self._repo) - self._settings.flagged:

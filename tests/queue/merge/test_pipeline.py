@@ -239,22 +239,23 @@ def test_where_nothing_changes_the_check_judges_the_base(
         assert merge_work(job(mirror, tmp_path, mode), red) == Red("exit 3", "broken")
 
 
-def test_a_check_that_changes_what_it_judges_is_red(
+def test_work_that_changes_its_judge_while_the_check_runs_is_red(
     mirror: Mirror, upstream: Path, clone: Path, tmp_path: Path
 ) -> None:
     """Also where it hides that from the git of its checkout."""
 
     def meddle(checkout: Path) -> None:
-        git(checkout, "update-index", "--assume-unchanged", "a.txt")
-        (checkout / "a.txt").write_text("other\n")
-        (checkout / "report.txt").write_text("a file of the check's own")
+        git(checkout, "update-index", "--assume-unchanged", ".ralph/check")
+        (checkout / ".ralph" / "check").write_text("#!/bin/sh\nexit 0\n")
+        (checkout / "a.txt").write_text("a report of the check's own\n")
 
+    outsider(upstream, {".ralph/check": "#!/bin/sh\ntrue\n"})
     work(clone, {"b.txt": "b"})
     before = git(upstream, "rev-parse", "main")
     found = merged(mirror, clone, tmp_path, Judge(during=meddle))
     assert isinstance(found, Red)
-    assert "a.txt" in found.output
-    assert "report.txt" not in found.output
+    assert ".ralph/check" in found.output
+    assert "a.txt" not in found.output
     assert git(upstream, "rev-parse", "main") == before
 
 
