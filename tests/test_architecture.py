@@ -48,8 +48,8 @@ ORDER: dict[str, str] = {
         "flags instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
         "control settings usage < mcp_config models/attempts models/fallback permissions/prompt < mcp_client "
         "models/wire permissions/harmless stream tools/bash tools/read tools/ripgrep tools/skill < history "
-        "models/clouds models/openai permissions/commands tools/edit tools/search < models/anthropic options < "
-        "permissions/decide tools/mcp < tools/__init__ < hooks models/choice < compaction toolbox < conversation < "
+        "models/clouds models/openai permissions/commands tools/edit tools/search < models/anthropic options upstream "
+        "< permissions/decide tools/mcp < tools/__init__ < hooks models/choice < compaction toolbox < conversation < "
         "subagents < session < main < __main__"
     ),
     "cli": (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ralph.claude_cli.compaction import FULL, Compactor, Room
 from ralph.claude_cli.history import SessionFile
 from ralph.claude_cli.hooks import Hooks, HookVerdict, reminders
+from ralph.claude_cli.instructions import Skill, expanded
 from ralph.claude_cli.models.base import (
     FellBack,
     MessageEnd,
@@ -18,6 +19,7 @@ from ralph.claude_cli.models.base import (
     Retrying,
     Started,
     Thinking,
+    display_name,
 )
 from ralph.claude_cli.models.fallback import CalledOff, ModelChain, listen
 from ralph.claude_cli.stdio import Stdin, UserMessage
@@ -95,6 +97,13 @@ class Dialogue:
         """Add what the user or a tool said."""
         self._add("user", self._opened("user", content))
         self.record.add("user", content)
+
+    def take_up(self, messages: Sequence[tuple[str, Content]]) -> None:
+        """Go on with the conversation of another stage."""
+        for role, content in messages:
+            if role == "assistant" and not self._messages:
+                self.hear_user([_text("[Another agent began the conversation that follows.]")])
+            self.hear_user(content) if role == "user" else self.hear_model(content)
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Add to what goes ahead of the next message of the user."""
@@ -183,6 +192,7 @@ class Conversation:
         self.model.begin_turn()
         self.dialogue.prepare(self.toolbox.connect())
         self.stream.begin_turn()
+        self.stream.replay(message)
         try:
             ended = self._let_in(message) or self._converse(turn)
         except CalledOff:
@@ -220,7 +230,8 @@ class Conversation:
             said = f"UserPromptSubmit operation blocked by hook:\n{block.said}\n\nOriginal prompt: {message.text}"
             reason = {"reason": block.reason} if block.reason else {}
             return self._turn_away(said, {"kind": "blocked_by_hook", "prompt_kept": False, **reason})
-        self.dialogue.hear_user([*message.content, *map(_text, reminders(verdict.contexts))])
+        content = _expanded(message, self.toolbox.desk.skills)
+        self.dialogue.hear_user([*content, *map(_text, reminders(verdict.contexts))])
         if verdict.stopped is not None:
             said = f"Operation stopped by hook: {verdict.stopped}" if verdict.stopped else "Operation stopped by hook"
             return self._turn_away(said, {"kind": "stopped_by_hook", "prompt_kept": True, "reason": verdict.stopped})
@@ -290,6 +301,7 @@ class Conversation:
             if turn.asked == self.most_asked:
                 return out_of_turns(turn.asked, reply.stop_reason)
             for message in self.inbox.waiting():
+                self.stream.replay(message)
                 self.dialogue.hear_user([_text(_MEANWHILE.format(text=message.text))])
         return out_of_money(self.most_dollars or 0.0, turn.stop_reason)
 
@@ -360,7 +372,8 @@ class Conversation:
     def _remind(self, reminder: str, reply: ModelReply) -> None:
         about: dict[str, object] = {}
         if reminder is _WITHHELD:
-            said = "the model's safeguards stopped the response above · continuing once with that noted"
+            name = display_name(self.model.name)
+            said = f"{name}'s safeguards stopped the response above · continuing once with that noted"
             self.stream.system("informational", content=said, level="notice")
             about = {"refused_message_id": reply.message_id}
         self.stream.user([_text(reminder)], isSynthetic=True, **about)
@@ -398,6 +411,13 @@ def _reminder(reply: ModelReply, turn: Turn) -> str:
         turn.resumed += 1
         return _EMPTY
     return ""
+
+
+def _expanded(message: UserMessage, skills: Mapping[str, Skill]) -> Content:
+    """The message with the command or skill that it starts with in its place."""
+    if [block.get("type") for block in message.content] != ["text"]:
+        return message.content
+    return list(map(_text, expanded(message.text, skills)))
 
 
 def _last_words(reply: ModelReply) -> str:

@@ -3,10 +3,11 @@
 A session of Claude Code's can be read as far as its lines are messages; a torn or strange line is skipped.
 """
 
+import itertools
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,7 +146,7 @@ def answered(messages: Iterable[tuple[str, Content]]) -> list[tuple[str, Content
     """Give every call its result: the API refuses a conversation in which one is missing, or is about no call."""
     kept: list[tuple[str, Content]] = []
     open_calls: list[str] = []
-    for role, content in messages:
+    for role, content in _joined(messages):
         blocks = [
             block for block in content if block.get("type") != "tool_result" or block.get("tool_use_id") in open_calls
         ]
@@ -162,6 +163,12 @@ def answered(messages: Iterable[tuple[str, Content]]) -> list[tuple[str, Content
     if open_calls:
         kept.append(("user", _stand_ins(open_calls)))
     return kept
+
+
+def _joined(messages: Iterable[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
+    """One message for all that one side says in a row: a stream has an event for each block."""
+    for role, said in itertools.groupby(messages, key=lambda message: message[0]):
+        yield role, [block for _, content in said for block in content]
 
 
 def spoken(record: Mapping[str, object]) -> tuple[str, Content] | None:

@@ -24,6 +24,8 @@ _INTRODUCTION = (
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([\w-]+)[ \t]*:[ \t]*(.*)")
 _PLACE = re.compile(r"\$ARGUMENTS\[(\d+)\]|\$(\d+)(?!\w)|\$ARGUMENTS(?!\w)")
+_CALL = re.compile(r"/([\w:.-]+)(?:\s+(.*))?", re.DOTALL)
+_NO_COMMANDS = "No slash commands are available in this session."
 _LARGEST_SKILL = 1 << 20
 
 
@@ -65,6 +67,31 @@ def available(cwd: Path, home: Path, sources: Collection[str] = ("user", "projec
     for found in (*_skills_in(places), *_commands_in([*places[1:], *places[:1]])):
         skills.setdefault(found.name, found)
     return skills
+
+
+def expanded(prompt: str, skills: Mapping[str, Skill]) -> list[str]:
+    """Return what a prompt says to the model: one that starts with `/name` stands for the command or skill."""
+    call = _CALL.fullmatch(prompt)
+    if call is None:
+        return [prompt]
+    name, arguments = call[1], (call[2] or "").strip()
+    skill = find_skill(skills, name)
+    if skill is None:
+        return [f"<system-reminder>\n{_unknown_command(name, skills)}\n</system-reminder>", prompt]
+    said = f"<command-message>{name}</command-message>\n<command-name>/{name}</command-name>\n"
+    said += f"<command-args>{arguments}</command-args>\n" if arguments else ""
+    return [said, skill.told(arguments)]
+
+
+def _unknown_command(name: str, skills: Mapping[str, Skill]) -> str:
+    known = ", ".join(f"/{each}" for each in skills)
+    there = f"Slash commands available in this session: {known}." if known else _NO_COMMANDS
+    return (
+        f"The user's message starts with the slash command /{name}, but no command with that name is available in this "
+        f"session, so it did not run. {there} Treat the message as a plain request and do the task with the tools you "
+        "have. If the task needs that command, tell the user it is not installed in this session. Do not say the "
+        "command ran."
+    )
 
 
 def find_skill(skills: Mapping[str, Skill], name: str) -> Skill | None:

@@ -10,8 +10,8 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, assert_never
 
@@ -31,8 +31,9 @@ from ralph.claude_cli.stdio import (
 )
 from ralph.claude_cli.stream import VERSION, no_session
 from ralph.claude_cli.toolbox import Leaving
+from ralph.claude_cli.upstream import EarlierStage, is_harness, read_upstream
 from ralph.core.errors import ExitCode, RalphError
-from ralph.core.ndjson import LineSplitter, Oversized
+from ralph.core.ndjson import LineSplitter, Oversized, lines_in
 from ralph.system import environ
 from ralph.system.signals import SIGINT, Signals, SignalSafeQueue
 
@@ -131,10 +132,22 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
         return _complain(str(error))
     for note in options.notes:
         _complain(note)
-    prompt = None if options.reads_stream else _prompt(options)
+    first = b""
+    message: UserMessage | None = None
+    upstream = EarlierStage()
+    if options.reads_stream and options.prompt and not is_harness((first := _first_line()).split(b"\n")[0]):
+        upstream = read_upstream(lines_in(_rest_of_stdin(first)), with_user=options.replays)
+        message = replace(said(options.prompt), before=upstream.events)
+    elif not options.reads_stream:
+        message = said(_prompt(options))
+    elif options.prompt:
+        _complain("ralph-claude: the prompt is ignored: the messages come from standard input")
+    if upstream.failure:
+        return _refuse_upstream(options, upstream.failure)
     session = assemble(options, environment, cwd)
+    session.conversation.dialogue.take_up(upstream.messages)
     try:
-        return _attend(session, prompt)
+        return _attend(session, message, first)
     finally:
         session.output.end()
         session.close()
@@ -142,14 +155,22 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
             _complain(f"ralph-claude: the session could not be stored: {fault.strerror or fault}")
 
 
-def _attend(session: Session, prompt: str | None) -> int:
-    """Be the porter until the conversation has ended or a signal says so."""
+def _refuse_upstream(options: Options, failure: str) -> int:
+    """Say that the stage before this one failed, also to the stage after this one."""
+    said = f"The command before this one in the pipe failed: {failure}"
+    if options.output != "text":
+        StreamOutput().put(no_session(options.record.session_id, said))
+    return _complain(f"ralph-claude: {said}")
+
+
+def _attend(session: Session, prompt: UserMessage | None, first: bytes) -> int:
+    """Be the porter until the conversation has ended or a signal says so; `first` was read of stdin already."""
     calls: SignalSafeQueue[Call] = SignalSafeQueue()  # signal handlers put to it
     with Signals(lambda number: calls.put(Signalled(number))).watched():
         if prompt is None:
-            threading.Thread(target=_read_stdin, args=[calls], daemon=True, name="stdin").start()
+            threading.Thread(target=_read_stdin, args=[calls, first], daemon=True, name="stdin").start()
         else:
-            session.conversation.inbox.put(said(prompt))
+            session.conversation.inbox.put(prompt)
             session.conversation.inbox.close()
         threading.Thread(target=_converse, args=[session, calls], daemon=True, name="conversation").start()
         interrupted = False
@@ -235,9 +256,10 @@ def _await_end(calls: SignalSafeQueue[Call]) -> None:
         pass
 
 
-def _read_stdin(calls: SignalSafeQueue[Call]) -> None:
+def _read_stdin(calls: SignalSafeQueue[Call], first: bytes) -> None:
     splitter = LineSplitter()
     try:
+        _deliver(splitter.feed(first), calls)
         while chunk := os.read(0, _CHUNK):
             _deliver(splitter.feed(chunk), calls)
         _deliver(splitter.flush(), calls)
@@ -250,6 +272,22 @@ def _read_stdin(calls: SignalSafeQueue[Call]) -> None:
 def _deliver(lines: list[bytes | Oversized], calls: SignalSafeQueue[Call]) -> None:
     for line in lines:
         calls.put(Line(line if isinstance(line, bytes) else b"{"))
+
+
+def _first_line() -> bytes:
+    """What stdin holds up to the end of its first line, and what came along with it."""
+    read = b""
+    with contextlib.suppress(OSError):  # what cannot be read has ended
+        while b"\n" not in read.lstrip() and (chunk := os.read(0, _CHUNK)):
+            read += chunk
+    return read.lstrip()
+
+
+def _rest_of_stdin(first: bytes) -> Iterator[bytes]:
+    yield first
+    with contextlib.suppress(OSError):  # what cannot be read has ended
+        while chunk := os.read(0, _CHUNK):
+            yield chunk
 
 
 def _prompt(options: Options) -> str:

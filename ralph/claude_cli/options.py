@@ -1,7 +1,7 @@
 """The options of one session: what the flags come to, or the refusal."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from ralph.claude_cli.schemas import NotASchema, require_valid
 from ralph.claude_cli.settings import SOURCES, ClaudeSettings, read_settings
 from ralph.core import ndjson
 
+_BETAS = ("context-1m-2025-08-07",)
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _AS_ROOT = "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
@@ -47,6 +48,9 @@ class Options:
     sources: tuple[str, ...]
     settings: ClaudeSettings
     shows_hooks: bool
+    replays: bool
+    """The user's messages are printed again."""
+
     mcp_configs: tuple[str, ...]
     """Files or JSON."""
 
@@ -56,6 +60,9 @@ class Options:
     """JSON, or a file with it; empty: none."""
 
     fallback_models: tuple[str, ...]
+    betas: Mapping[str, str]
+    """The headers of --betas, as the variable that names them."""
+
     notes: tuple[str, ...]
     """One line each, for stderr."""
 
@@ -65,18 +72,23 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
     _refuse(given)
     output, reads_stream = given.last("output-format") or "text", given.last("input-format") == "stream-json"
     verbose = "verbose" in given
-    if reads_stream and output != "stream-json":
+    prompt = given.words[0] if given.words else ""
+    if reads_stream and output != "stream-json" and not (output == "json" and prompt):
         raise BadUsage("Error: --input-format=stream-json requires output-format=stream-json.")
     if output == "stream-json" and not verbose:
         raise BadUsage("Error: When using --print, --output-format=stream-json requires --verbose")
     mode = "bypassPermissions" if "dangerously-skip-permissions" in given else given.last("permission-mode") or ""
     if mode == "bypassPermissions" and is_root and environment.get("IS_SANDBOX") != "1":
         raise BadUsage(_AS_ROOT)
+    if "replay-user-messages" in given and not (output == "stream-json" and (reads_stream or prompt)):
+        needs = "both --input-format=stream-json and --output-format=stream-json"
+        raise BadUsage(f"Error: --replay-user-messages requires {needs}.")
     notes = [f"ralph-claude: {flag.names[-1]} has no effect here" for flag in given.of(Use.IGNORED)]
     effort, doubt = _effort(given.last("effort") or "")
+    betas, doubts = _betas(given.values.get("betas", ()))
     sources = _sources(given.last("setting-sources"))
     return Options(
-        prompt=given.words[0] if given.words else "",
+        prompt=prompt,
         model=given.last("model") or "",
         tools=_tools(given),
         allowed=tuple(given.values.get("allowed-tools", ())),
@@ -96,6 +108,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         directories=tuple(cwd / folder for folder in given.values.get("add-dir", ())),
         effort=effort,
         sources=sources,
+        replays="replay-user-messages" in given,
         shows_hooks="include-hook-events" in given,
         settings=read_settings(environment, cwd, sources, given.last("settings") or ""),
         mcp_configs=tuple(given.values.get("mcp-config", ())),
@@ -103,7 +116,8 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         permission_prompt_tool=given.last("permission-prompt-tool") or "",
         subagents=given.last("agents") or "",
         fallback_models=_listed(given.last("fallback-model") or ""),
-        notes=(*notes, *doubt),
+        betas=betas,
+        notes=(*notes, *doubt, *doubts),
     )
 
 
@@ -206,6 +220,14 @@ def _effort(level: str) -> tuple[str, list[str]]:
         return level, []
     said = f"Warning: Unknown --effort value '{level}' — ignoring it and using the default effort."
     return "", [f"{said} Valid values: {', '.join(EFFORTS)}."]
+
+
+def _betas(names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the headers that may be asked for, and what is said about all others (2.1.325)."""
+    known = f"Only the following betas are supported: {', '.join(_BETAS)}"
+    doubts = [f"Warning: Beta header '{name}' is not allowed. {known}" for name in names if name not in _BETAS]
+    allowed = ",".join(name for name in names if name in _BETAS)
+    return {"ANTHROPIC_BETAS": allowed} if allowed else {}, doubts
 
 
 def _sources(text: str | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ralph.claude_cli.control import Requests
 from ralph.claude_cli.conversation import STOP_HOOKS_BLOCK, Conversation, Dialogue, Room
 from ralph.claude_cli.desk import Desk, Tool
 from ralph.claude_cli.hooks import Hooks, from_harness, from_settings
-from ralph.claude_cli.instructions import available, listing
+from ralph.claude_cli.instructions import Skill, available, listing
 from ralph.claude_cli.models.base import bare
 from ralph.claude_cli.models.choice import open_models
 from ralph.claude_cli.models.scripted import PREFIX
@@ -54,7 +54,7 @@ def system_prompt(own: str | None, more: str, cwd: Path) -> list[str]:
     return ["\n\n".join(filter(None, [_DEFAULT if own is None else own, more])), surroundings]
 
 
-def preamble(cwd: Path, home: Path, sources: Sequence[str], skills: str) -> list[str]:
+def preamble(cwd: Path, home: Path, sources: Sequence[str], known: Mapping[str, Skill]) -> list[str]:
     """The project's instructions and what skills there are, ahead of the first message."""
     told: list[str] = []
     if found := instructions.instructions(cwd, home, sources):
@@ -62,7 +62,7 @@ def preamble(cwd: Path, home: Path, sources: Sequence[str], skills: str) -> list
             "Codebase and user instructions are shown below. Be sure to adhere to these instructions. They override any"
         )
         told.append("\n\n".join([f"{said} default behavior.", *found]))
-    if skills:
+    if skills := listing(known.values()):
         told.append(f"The following skills are available for use with the Skill tool:\n\n{skills}")
     return [f"<system-reminder>\n{text}\n</system-reminder>" for text in told]
 
@@ -121,7 +121,7 @@ class Session:
 def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Session:
     """Build the session; raise a RalphError before any event if that is impossible."""
     home = Path(environment.get("HOME", "/"))
-    own_environment = options.settings.for_itself(environment)
+    own_environment = {**options.settings.for_itself(environment), **options.betas}
     wanted = options.model or own_environment.get("ANTHROPIC_MODEL", "") or options.settings.model
     model = open_models((wanted, *options.fallback_models), own_environment, options.effort)
     if options.max_dollars is not None and _price(model.name, usage.Tokens()) is None:
@@ -137,7 +137,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         may_bypass=os.geteuid() != 0 or environment.get("IS_SANDBOX") == "1",
     )
     tools, disabled = _chosen(options, rights)
-    known = available(cwd, home, options.sources if "Skill" in tools else ())
+    known = available(cwd, home, options.sources if options.with_skills else ())
     scratch = _scratch(environment)
     commands = options.settings.for_commands(environment) | {"CLAUDE_CODE_SESSION_ID": options.record.session_id}
     folders = [*options.directories, *(cwd / folder for folder in options.settings.directories)]
@@ -153,7 +153,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
         skills=list(known),
         directories=[str(folder) for folder in folders],
     )
-    stream = Stream(setting, output, in_pieces=options.in_pieces)
+    stream = Stream(setting, output, in_pieces=options.in_pieces, replays=options.replays)
     matched, notes = from_settings(options.settings, cwd)
     for note in (*options.settings.notes, *notes):
         tell(note)
@@ -164,7 +164,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     conversation = Conversation(
         model=model,
         toolbox=Toolbox(tools, disabled, rights, desk, stream, hooks, threading.Event(), *reach),
-        dialogue=Dialogue(options.record, preamble(cwd, home, options.sources, listing(known.values()))),
+        dialogue=Dialogue(options.record, preamble(cwd, home, options.sources, known if "Skill" in tools else {})),
         account=SessionUsage.of(_price, model.current, options.record.past.costs),
         inbox=Stdin(desk.stop),
         system=system_prompt(options.system_prompt, options.more_system_prompt, cwd),

@@ -4,7 +4,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ralph.core import ndjson
@@ -24,6 +24,14 @@ class UserMessage:
     """What the user says: content blocks of the Messages API."""
 
     content: Content
+    said: Mapping[str, object] = field(default_factory=dict[str, object])
+    """The message as it came, for --replay-user-messages."""
+
+    id: str = ""
+    """The uuid that the harness gave it."""
+
+    before: Sequence[Event] = ()
+    """Events of another stage that are passed on ahead of the answer."""
 
     @property
     def text(self) -> str:
@@ -48,7 +56,8 @@ class ControlAnswer:
 
 
 def said(text: str) -> UserMessage:
-    return UserMessage([{"type": "text", "text": text}])
+    content = [{"type": "text", "text": text}]
+    return UserMessage(content, {"role": "user", "content": content})
 
 
 def read_line(line: bytes) -> UserMessage | Control | ControlAnswer | None:
@@ -62,7 +71,7 @@ def read_line(line: bytes) -> UserMessage | Control | ControlAnswer | None:
         raise BadInput(f"Error parsing streaming input line (type=unknown, {len(text)} chars): SyntaxError") from error
     match record.get("type"):
         case "user":
-            return _message(ndjson.mapping(record.get("message")))
+            return _message(ndjson.mapping(record.get("message")), ndjson.text(record.get("uuid")))
         case "control_request":
             request = ndjson.mapping(record.get("request"))
             return Control(ndjson.text(record.get("request_id")), ndjson.text(request.get("subtype")), request)
@@ -73,14 +82,13 @@ def read_line(line: bytes) -> UserMessage | Control | ControlAnswer | None:
             return None
 
 
-def _message(message: Mapping[str, object]) -> UserMessage:
+def _message(message: Mapping[str, object], message_id: str) -> UserMessage:
     role = message.get("role")
     if role != "user":
         raise BadInput(f"Error: Expected message role 'user', got '{'undefined' if role is None else role}'")
     content = message.get("content")
-    if isinstance(content, str):
-        return said(content)
-    return UserMessage([ndjson.mapping(block) for block in ndjson.sequence(content)])
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else ndjson.sequence(content)
+    return UserMessage([ndjson.mapping(block) for block in blocks], message, message_id)
 
 
 class Stdin:

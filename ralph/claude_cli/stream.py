@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ralph.claude_cli.mcp_config import PREFIX, display
 from ralph.claude_cli.models.base import Block, FellBack, ModelError, Retrying, display_name
-from ralph.claude_cli.stdio import Event, ResultOutput
+from ralph.claude_cli.stdio import Event, ResultOutput, UserMessage
 from ralph.claude_cli.usage import message_usage, usage
 from ralph.core import ndjson
 from ralph.core.usage import Tokens
@@ -204,6 +204,8 @@ class Stream:
     output: ResultOutput
     in_pieces: bool = False
     """Partial messages are reported, too."""
+    replays: bool = False
+    """The user's messages are printed again."""
     results: int = 0
     said: int = field(default=0)
     """User events since the turn began: `num_turns` counts those, not the calls of the model."""
@@ -223,6 +225,15 @@ class Stream:
         """Every turn opens with an init of its own."""
         self.said = 0
         self.output.put(_system("init") | _init(self.setting) | self._stamp())
+
+    def replay(self, message: UserMessage) -> None:
+        """Print what another stage said, and with --replay-user-messages the user's message."""
+        for event in message.before:
+            self.output.put(dict(event))
+        if self.replays:
+            event = self._whole({"type": "user", "message": dict(message.said)}) | self._stamp()
+            event |= {"uuid": message.id} if message.id else {}
+            self.output.put(event | {"timestamp": _timestamp(), "isReplay": True})
 
     def system(self, subtype: str, **fields: object) -> None:
         self.output.put(_system(subtype) | fields | self._stamp())

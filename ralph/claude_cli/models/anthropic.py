@@ -212,8 +212,13 @@ def open_model(name: str, environment: Mapping[str, str], effort: str) -> Model:
             name, ApiKey("bearer"), manner, wire, Endpoint(provider, skips=skips(environment, provider))
         )
     key, url = find_key(environment), environment.get("ANTHROPIC_BASE_URL", "")
-    wire = HttpWire(key, url, manner.patience.timeout, custom_headers(environment))
+    wire = HttpWire(key, url, manner.patience.timeout, _headers(environment))
     return AnthropicModel(name, key, manner, wire, Endpoint("firstParty", gateway=_host(url)))
+
+
+def _headers(environment: Mapping[str, str]) -> dict[str, str]:
+    betas = environment.get("ANTHROPIC_BETAS", "")
+    return custom_headers(environment) | ({"anthropic-beta": betas} if betas else {})
 
 
 def custom_headers(environment: Mapping[str, str]) -> dict[str, str]:

@@ -44,7 +44,11 @@ class HttpWire:
         self._key = key
         self._url = (base_url or ANTHROPIC).rstrip("/") + "/v1/messages"
         self._timeout = timeout
-        self._headers = {**headers, "anthropic-version": _VERSION, **_credentials(key)}
+        own = _credentials(key)
+        betas = [each["anthropic-beta"] for each in (headers, own) if "anthropic-beta" in each]
+        self._headers = {**headers, "anthropic-version": _VERSION, **own}
+        if betas:
+            self._headers["anthropic-beta"] = ",".join(betas)
         self._client: httpx2.Client | None = None
         self._told: Mapping[str, str] = {}
 
