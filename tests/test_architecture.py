@@ -25,9 +25,10 @@ LAYERS: dict[str, str] = {
     "config": "system agents sandbox",
     "state": "system config git",
     "ui": "system",
-    "run": "system sandbox git agents config state ui __init__",
+    "proof": "system sandbox git state",
+    "run": "system sandbox git agents config state proof ui __init__",
     "queue": "system git agents config state",  # it reaches `ralph run` only as a process
-    "setup": "system sandbox git agents config state ui run queue __init__",
+    "setup": "system sandbox git agents config state proof ui run queue __init__",
     "dashboard": "queue ui config system state",  # a goal's log is what its run keeps on disk
     "cli": "system git agents config state ui run setup queue dashboard __init__",
     "claude_cli": "system __init__",
@@ -58,14 +59,15 @@ ORDER: dict[str, str] = {
     ),
     "config": "envrc_files files paths values < envrc keys trust < settings < environment",
     "core": (
-        "errors events guidance ndjson progress secrets stall text verdict < activity fallback goal records usage < "
-        "limits plan reason status summary < failures run < history stage"
+        "errors events guidance ndjson progress proof secrets stall text verdict < activity fallback goal records "
+        "usage < limits plan reason status summary < failures run < history stage"
     ),
     "dashboard": (
         "reasons < board report rows < dry_run gc_report history lines source < needs table transcript view < "
         "actions margins pages preview < frame < screen"
     ),
-    "git": "configuration < command < address history < repo < clone",
+    "git": "configuration < command < address history < repo",
+    "proof": "check protected < checkout < judge",
     "queue": (
         "database goals repos/remote < engine glance manifest merge/vet news paths repos/mirror rows < budget clone "
         "merge/trees repos/goal_refs repos/push stats submit < discard store < child gc merge/pipeline merge_choice "
@@ -73,12 +75,13 @@ ORDER: dict[str, str] = {
         "< goal_task < serve"
     ),
     "run": (
-        "check observers place replay session template throwaway < prompts < agent loop scout summarizer < ask "
-        "check_command prepare screen < cut report resume turn workspace < open pipe planner understand < plan start"
+        "observers place replay session template throwaway < prompts < agent loop scout summarizer < ask check_command "
+        "prepare screen < cut report < dossier resume tree turn < proven workspace < open pipe planner understand < "
+        "plan start"
     ),
     "sandbox": "policy variables < bubblewrap places < sandbox",
     "setup": "doctor preflight toolchains trial < init",
-    "state": "inbox journal lock project < git_settings known_runs < past_runs",
+    "state": "inbox lock project result < journal < git_settings known_runs < past_runs",
     "system": "clock environ files guardian instruction_files programs signals < child leash notify",
     "ui": (
         "keys output < terminal < render theme < "
@@ -99,7 +102,7 @@ DOORS: dict[str, str] = {
     "jsonschema": "claude_cli/schemas",
     "openai": "claude_cli/models/openai",
     "orjson": "core/ndjson",
-    "pathspec": "claude_cli/permissions/rules",
+    "pathspec": "claude_cli/permissions/rules proof/protected",
     "platformdirs": "config/paths",
     "psutil": "system",
     "rich": "ui dashboard",  # both build what people see; only ui/terminal writes it
@@ -131,6 +134,7 @@ READS_ESCAPES = {
     "core/run": "control characters in a summary",
     "core/text": "control characters in what is fenced for a prompt",
     "core/verdict": "colours around a claim of DONE",
+    "proof/check": "colours in what test runners print",
     "ui/keys": "keys, as terminals send them",
 }
 

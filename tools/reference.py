@@ -26,8 +26,8 @@ from ralph.queue.gc import Holding, Weight, What
 from ralph.queue.goals import BatchGoal, State
 from ralph.queue.stats import tally
 from ralph.setup.doctor import Finding
-from ralph.state.journal import ResultRecord
 from ralph.state.known_runs import Outline
+from ralph.state.result import ResultRecord
 from ralph.system.notify import Notice, Occasion
 from tools import specs
 from tools.specs import Requirement, Spec

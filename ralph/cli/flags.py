@@ -20,7 +20,7 @@ _PANELS = {
     **dict.fromkeys(("agent", "agent_cmd", "transcript", "model", "reasoning"), AGENT),
     **dict.fromkeys(("max_iterations", "duration", "max_cost", "max_tokens"), LIMITS),
     **dict.fromkeys(("iteration_timeout", "idle_timeout"), LIMITS),
-    **dict.fromkeys(("check", "require_check"), PROOF),
+    **dict.fromkeys(("check", "require_check", "require_proof"), PROOF),
     **dict.fromkeys(("sandbox.mode", "sandbox.required"), SANDBOX),
     "merge": REPOSITORY,
     **dict.fromkeys(("db", "max"), None),

@@ -216,6 +216,25 @@ KEYS: Mapping[str, SettingKey] = {
     ),
     "check_timeout": SettingKey(values.written(parse_duration), "Treat a check that takes longer as failed.", "30m"),
     "require_check": SettingKey(values.switch, "Refuse to run without a check.", False, flags=("run",)),
+    "tests": SettingKey(
+        values.tests,
+        "What to do with a proof that needs changed tests: accept and report it (may-change), or refuse it (frozen).",
+        "may-change",
+        at="proof.tests",
+    ),
+    "protect": SettingKey(
+        values.names, "Patterns of more files that the check relies on, as in .gitignore.", [], at="proof.protect"
+    ),
+    "baseline": SettingKey(
+        values.switch, "Run the check on the base before the first session.", True, at="proof.baseline"
+    ),
+    "require_proof": SettingKey(
+        values.switch,
+        "Accept only a check that passes on a clean checkout; refuse to run where that is impossible.",
+        False,
+        at="proof.needs_commit",
+        flags=("run",),
+    ),
     "envrc_timeout": SettingKey(values.written(parse_duration), "Ignore a trusted .envrc that takes longer.", "30s"),
     "on_denial": SettingKey(
         values.Choice("stop", "continue"), "What to do when the agent may not use a tool: stop or continue.", "stop"

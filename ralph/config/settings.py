@@ -19,6 +19,7 @@ from ralph.config.paths import project_config, user_config
 from ralph.core.errors import UsageError
 from ralph.core.fallback import Fallback, agent_and_model
 from ralph.core.limits import Limits, Reasoning
+from ralph.core.proof import ProofRules
 from ralph.core.summary import Rhythm
 from ralph.core.text import did_you_mean
 from ralph.sandbox import variables
@@ -88,6 +89,7 @@ class Settings:
     ask: AskOptions
     fallback: Fallback
     sandbox: SandboxOptions
+    proof: ProofRules
     notify: tuple[str, ...]
     """The notification command; empty if there is none."""
     bell: bool
@@ -312,6 +314,7 @@ _GROUPS: Mapping[str, Callable[..., object]] = {
     "agents": AgentOptions,
     "ask": AskOptions,
     "fallback": Fallback,
+    "proof": ProofRules,
     "claude": ClaudeOptions,
     "codex": CodexOptions,
     "sandbox": SandboxOptions,

@@ -10,6 +10,7 @@ from ralph.core.text import did_you_mean, parse_count, parse_duration
 
 if TYPE_CHECKING:  # they take 40 ms to import, and only a setting that is read needs them
     from ralph.core.limits import Reasoning
+    from ralph.core.proof import TestPolicy
 
 Parser = Callable[[object], object]
 
@@ -132,6 +133,13 @@ def reasoning(raw: object) -> "Reasoning":
     from ralph.core.limits import Reasoning
 
     return Reasoning(Choice(*Reasoning)(raw))
+
+
+def tests(raw: object) -> "TestPolicy":
+    """Read what to do with changed tests."""
+    from ralph.core.proof import TestPolicy
+
+    return TestPolicy(Choice(*TestPolicy)(raw))
 
 
 def switch(raw: object) -> bool:

@@ -12,7 +12,7 @@ from ralph.core.text import did_you_mean
 
 KEYS = (
     "title", "repo", "branch", "agent", "model", "reasoning", "check", "after", "priority",
-    "max_iterations", "duration", "max_cost", "merge",
+    "max_iterations", "duration", "max_cost", "merge", "tests", "protect",
 )  # fmt: skip
 """Every key that front matter may hold."""
 

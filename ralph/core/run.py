@@ -10,6 +10,7 @@ from ralph.core import ndjson
 from ralph.core.errors import ExitCode
 from ralph.core.guidance import Guidance, Instruction
 from ralph.core.limits import Limit
+from ralph.core.proof import Judgement
 from ralph.core.stall import Stall
 from ralph.core.summary import Condensed
 from ralph.core.text import first_sentence, shortened
@@ -61,6 +62,8 @@ class CheckRecord:
     iteration: int
     exit_code: int | None
     output: str
+    judgement: Judgement | None = None
+    """What it is worth if it is green."""
 
     @property
     def passed(self) -> bool:
@@ -333,6 +336,16 @@ def subject_of(iteration: int, limit: int | None, answer: Answer) -> str:
     opening = f"ralph {iteration}: " if limit is None else f"ralph {iteration}/{limit}: "
     said = "claims DONE" if answer.is_bare else first_sentence(answer.closing or answer.summary)
     return opening + shortened(said or "no summary", _LONGEST_SUBJECT - len(opening))
+
+
+_MOST_PROTECTED = 50
+
+
+def with_protected(message: str, paths: Sequence[str]) -> str:
+    """Add trailers to the message of a claim: the protected files that the work changes."""
+    shown = [" ".join(_CONTROLS.sub("?", path).split()) for path in paths[:_MOST_PROTECTED]]
+    more = [f"and {len(paths) - len(shown)} more"] if len(paths) > len(shown) else []
+    return message + "".join(f"Ralph-Protected-Changed: {each}\n" for each in (*shown, *more))
 
 
 def commit_message(

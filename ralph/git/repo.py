@@ -21,7 +21,7 @@ _FAR_ENOUGH = 20_000
 """Commits to look through for those of a lost run."""
 
 FALLBACK_IDENTITY = "ralph <ralph@localhost>"
-_LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
+LENT_IDENTITY = ("-c", "user.name=ralph", "-c", "user.email=ralph@localhost")
 
 _FIGURE = re.compile(r"(\d+) (file|insertion|deletion)")
 _LONGEST_LOOK = 20.0
@@ -186,7 +186,7 @@ class Repo:
             self._add(new)
         # Where nothing is new, git stages by itself as it commits: a command less, every time.
         options = ("--all", "--quiet", "--allow-empty", "--no-verify", "--cleanup=verbatim", "--file=-")
-        lent = () if self.has_identity else _LENT_IDENTITY
+        lent = () if self.has_identity else LENT_IDENTITY
         self._git(*lent, "commit", *options, said=message.encode("utf-8", "replace"))
         head = self.head()
         if head is None:

@@ -26,7 +26,8 @@ from ralph.queue.goals import LIMIT, MOST_ATTEMPTS, RALPH, USER, BatchGoal, Comm
 from ralph.queue.paths import QueuePaths
 from ralph.queue.repos.goal_refs import keep_state
 from ralph.queue.repos.mirror import Mirror
-from ralph.state.journal import read_progress, read_result
+from ralph.state.journal import read_progress
+from ralph.state.result import read_result
 from ralph.system.files import make_private_directory, replace_file
 from ralph.system.leash import Fault, Leashed, read_fault
 

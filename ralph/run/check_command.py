@@ -12,8 +12,8 @@ from ralph.core import ndjson
 from ralph.core.errors import ExitCode, UsageError
 from ralph.core.text import format_duration
 from ralph.git.repo import Repo, open_repo
+from ralph.proof.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
-from ralph.run.check import Check, CheckReport, find_check, find_setup, require_program, run_check
 from ralph.state import project
 from ralph.system import environ
 from ralph.ui.output import Output

@@ -13,7 +13,7 @@ from ralph.core.run import CheckRecord, Committed, Ending, Held, Iteration, Run,
 from ralph.core.stall import StallMark, words_of
 from ralph.core.text import timestamp
 from ralph.core.verdict import Answer, Verdict, obstacle_in
-from ralph.run.check import CheckReport
+from ralph.proof.check import CheckReport
 from ralph.run.prompts import said_of
 from ralph.run.session import MeteredObserver, SessionReport
 from ralph.system.clock import VisibleWait
@@ -47,7 +47,10 @@ class CheckedTree(Protocol):
         """Undo a session's changes to `.ralph/` and the branch; return them, and the secrets that it committed."""
         ...
 
-    def commit(self, message: str) -> Committed: ...
+    def commit(self, message: str, *, claims: bool) -> Committed:
+        """Commit an iteration; the commit of one that `claims` DONE names the protected files that it changes."""
+        ...
+
     def prove(self, iteration: int) -> CheckReport:
         """Run the check on an iteration's work."""
         ...
@@ -267,7 +270,7 @@ def _finish_iteration(run: Run, answer: Answer, notes: list[str], ws: Workspace)
     number = run.iteration
     limit = ws.rules.limits.iterations
     message = commit_message(goal=run.goal, run=run.id, iteration=number, answer=answer, spend=run.spend, limit=limit)
-    committed = ws.tree.commit(message)
+    committed = ws.tree.commit(message, claims=answer.verdict is Verdict.DONE)
     iteration = Iteration(number, timestamp(ws.clock.now()), answer.summary, committed.sha, answer.verdict)
     # Its session got all guidance: that holds even if the check is interrupted and the claim is judged later.
     told = tuple(guidance.told_once_more() for guidance in run.guidance)
@@ -340,7 +343,7 @@ def _prove(run: Run, claim: Iteration, ws: Workspace) -> Run:
     proof = ws.tree.prove(claim.number)
     ws.clock.leave_if_interrupted()
     ws.observe(CheckEnded(proof.exit_code, round(proof.seconds, 3), proof.output))
-    run = run.checked(CheckRecord(claim.number, proof.exit_code, proof.output))
+    run = run.checked(CheckRecord(claim.number, proof.exit_code, proof.output, proof.judgement))
     ws.records.save(run)
     return run
 

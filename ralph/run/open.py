@@ -11,13 +11,13 @@ from ralph.core.progress import Reporter, unreported
 from ralph.core.run import CheckRecord, Run
 from ralph.core.text import timestamp
 from ralph.run.agent import AgentHost
-from ralph.run.check import require_program
 from ralph.run.loop import Rules, Workspace
 from ralph.run.observers import Recorder
 from ralph.run.prepare import Prepared
 from ralph.run.resume import TakenUp, new_run_id, take_up
 from ralph.run.screen import RunScreen
-from ralph.run.workspace import RunFiles, RunSessions, WorkTree
+from ralph.run.tree import WorkTree
+from ralph.run.workspace import RunFiles, RunSessions
 from ralph.state import project
 from ralph.state.inbox import Inbox
 from ralph.state.journal import Journal, Saved
@@ -66,10 +66,10 @@ def surround(prepared: Prepared, saved: Saved | None, journal: Journal, host: Ag
         trusting=trusting,
         by_agent=trusting and prepared.repo.last_changed_by_ralph(envrc.files),
     )
-    if prepared.check is not None:
-        require_program(prepared.check, root, around.env.get("PATH", ""))
+    prepared = replace(prepared, around=around)
+    prepared.require_program()
     unsaid = [around.note] if around.note and not greets else []
-    return Surrounded(replace(prepared, around=around), envrc, beginning, [*passed_over(root, env), *unsaid])
+    return Surrounded(prepared, envrc, beginning, [*passed_over(root, env), *unsaid])
 
 
 def open_run(
@@ -117,6 +117,13 @@ def open_run(
     tree = WorkTree(prepared, host, journal, run, snapshot, show)
     record.save(run, durable=True)
     return OpenRun(run, record, tree, inbox, said)
+
+
+def with_baseline(opened: OpenRun, host: AgentHost) -> OpenRun:
+    """Run the check on the base; say what it can prove, and give the agent the failures that it inherits."""
+    said, notes = opened.tree.find_baseline()
+    host.leave_if_interrupted()
+    return replace(opened, run=opened.run.noted(*notes), said=[*opened.said, *said])
 
 
 def workspace(prepared: Prepared, opened: OpenRun, host: AgentHost, screen: RunScreen, recorder: Recorder) -> Workspace:

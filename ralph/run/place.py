@@ -1,14 +1,18 @@
 """Where a run works: in the current repository, or in a clone for the goal."""
 
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.errors import RepoError, UsageError
 from ralph.core.goal import Goal
+from ralph.core.progress import Reporter
 from ralph.core.secrets import without_login
 from ralph.git.address import clone_path, require_source
-from ralph.git.clone import clone
+from ralph.git.command import PATIENT_HTTP, heard_by, last_line, run_git
 from ralph.git.repo import Repo, open_repo
+from ralph.system.files import make_private_directory
 from ralph.ui.progress import ProgressScreen
 
 
@@ -66,3 +70,31 @@ def find_place(goal: Goal, ralph_dir: Path, *, url: str | None, branch: str | No
         return Place(open_repo(Path.cwd()).root, None, branch)
     root = clone_path(ralph_dir / "clones", url, goal.name)
     return Place(root, url, branch or f"ralph/{goal.name}", is_old_clone=root.is_dir())
+
+
+_LONGEST_SILENCE = 600.0
+"""Seconds after which ralph gives up on a silent remote."""
+
+
+def clone(url: str, destination: Path, report: Reporter | None = None) -> Repo:
+    """Clone `url`, or use the existing clone as it is. `report` may raise: then nothing is left behind."""
+    if not destination.exists():
+        source = require_source(url)
+        make_private_directory(destination.parent)
+        staging = Path(tempfile.mkdtemp(prefix=".clone-", dir=destination.parent))
+        try:
+            new = str(staging / "clone")
+            cloning = (*PATIENT_HTTP, "clone", "--quiet", *heard_by(report), "--", source, new)
+            status, _, err = run_git(destination.parent, *cloning, limit=_LONGEST_SILENCE, report=report)
+            if status != 0:
+                said, address = without_login(last_line(err)), without_login(url)
+                raise RepoError(f"cannot clone {address}: {said}", f"check access: git ls-remote {address}")
+            (staging / "clone").rename(destination)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    repo = open_repo(destination)
+    if repo.root != destination.resolve():
+        raise RepoError(
+            f"cannot clone to {destination}: it exists, but is not a clone", "move it away, then run this again"
+        )
+    return repo

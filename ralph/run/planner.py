@@ -8,8 +8,8 @@ from ralph.core.errors import BlockedError, RalphError, UsageError
 from ralph.core.limits import Allowance
 from ralph.core.plan import SCHEMA, Draft, Flaw, Plan, Questions, read_plan
 from ralph.core.verdict import Reply, Verdict, obstacle_in
+from ralph.proof.check import Check, find_check
 from ralph.run.agent import AgentHost, require_file
-from ralph.run.check import Check, find_check
 from ralph.run.observers import session_screen
 from ralph.run.prepare import SurveyRequest, look_around
 from ralph.run.prompts import Prompts

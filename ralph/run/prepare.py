@@ -17,8 +17,8 @@ from ralph.core.goal import Goal, goal_of_words, parse_goal
 from ralph.core.limits import allowance
 from ralph.core.run import Run
 from ralph.git.repo import Repo, open_repo, require_branch_name
+from ralph.proof.check import Check, find_check, require_program
 from ralph.run.agent import AgentHost, ChosenAgent, choose_agent, choose_fallbacks, require_file, version_of
-from ralph.run.check import Check, find_check
 from ralph.run.place import Place, find_place
 from ralph.run.prompts import MAP, AgentsMd, Prompts, standing_agents_md
 from ralph.state import project
@@ -103,6 +103,20 @@ class Prepared:
     @property
     def goal(self) -> Goal:
         return self.asked.goal
+
+    def environment(self, run: Run, iteration: int) -> dict[str, str]:
+        """Return the environment of the agent and the check in an iteration."""
+        return {
+            **self.env,
+            "RALPH_GOAL": self.goal.name,
+            "RALPH_ITERATION": str(iteration),
+            "RALPH_RUN_ID": run.id,
+        }
+
+    def require_program(self) -> None:
+        """Refuse a check whose program is not on the PATH of the agent and the check."""
+        if self.check is not None:
+            require_program(self.check, self.repo.root, self.around.env.get("PATH", ""))
 
     @property
     def check_label(self) -> str:

@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ralph import __version__
@@ -15,9 +15,10 @@ from ralph.core.errors import ExitCode, RalphError
 from ralph.core.events import RunStarted
 from ralph.core.limits import Limit, Reasoning, limit_reached, told_limits
 from ralph.core.plan import Plan
+from ralph.core.proof import JudgedBy, Judgement, Proof
 from ralph.core.run import Ending, Run, RunResult
 from ralph.core.status import TimeSpent
-from ralph.core.text import both_ends, fenced, few, format_duration, format_money, plural
+from ralph.core.text import few, format_duration, format_money, plural
 from ralph.core.usage import Spend
 from ralph.core.verdict import Reply
 from ralph.git import repo
@@ -26,7 +27,6 @@ from ralph.run.agent import ChosenAgent
 from ralph.run.prepare import Prepared, SurveyRequest, command_again
 from ralph.run.prompts import MAP
 from ralph.run.scout import Survey
-from ralph.state.journal import Journal
 
 Lines = Iterator[tuple[str, str]]
 
@@ -43,10 +43,8 @@ def greeting(prepared: Prepared, run: Run, directory: Path, version: str = "") -
     yield "repo", f"{prepared.repo.root} · branch {run.branch or '(detached HEAD)'}"
     if check is None:
         yield "check", "none: ralph will accept DONE without proof"
-    elif check.script:
-        yield "check", f"{check.label}, as it was when the run started"
     else:
-        yield "check", f"{check.label} (the files it calls are not protected from the agent)"
+        yield "check", f"{check.label}, as it was when the run started" if check.script else check.label
     if prepared.around.header:
         yield "envrc", prepared.around.header
     yield "limits", _limits(chosen)
@@ -169,9 +167,10 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float, times: TimeS
     yield "time", _times(seconds, times) + (" (this start)" if continued else "")
     if changes := size_of_changes(prepared.repo.root, run.base):
         yield "changed", changes
+    yield from _proof(result)
     yield "files", f".ralph/runs/{run.goal}/result.json · raw logs in .ralph/logs/"
     if result.ending is Ending.STALLED:
-        if Journal(prepared.asked.directory / run.goal).dossier.is_file():
+        if (prepared.asked.directory / run.goal / "dossier.md").is_file():
             yield "", f".ralph/runs/{run.goal}/dossier.md: what was tried, what the check said, what changed"
         yield "next", f'tell the agent what to do instead: ralph tell {run.goal} "…"; then continue'
     if prepared.asked.place.url is not None:
@@ -181,6 +180,28 @@ def farewell(result: RunResult, prepared: Prepared, seconds: float, times: TimeS
         yield "note", "--max-cost was not enforced: the agent reported no cost, and its model has no price"
     yield from _leftovers(result, prepared)
     yield from (("next", step) for step in next_steps(result, prepared))
+
+
+def _proof(result: RunResult) -> Lines:
+    """Say what the proof is worth."""
+    judged = result.run.check.judgement if result.proven and result.run.check is not None else None
+    if judged is None:
+        return
+    if judged.proof is Proof.COMMIT:
+        yield "proof", f"verified on a clean checkout of {(result.run.tip or '')[:10]}"
+    else:
+        yield "proof", "verified in the working tree" + (f": {judged.why_tree}" if judged.why_tree else "")
+    if judged.judged_by is JudgedBy.BASE:
+        return
+    yield "", f"with changed tests: {few(facts_of(judged), 5)}"
+    yield "", "look at them before you trust it; to refuse such proofs, set tests = frozen"
+
+
+def facts_of(judged: Judgement) -> list[str]:
+    """Name what the work did to the files that judge it."""
+    lost = [f"{plural(judged.lost_tests, 'test')} removed"] if judged.lost_tests else []
+    skipped = [f"{plural(judged.newly_skipped, 'test')} skipped"] if judged.newly_skipped else []
+    return [*lost, *skipped, *judged.changes.paths]
 
 
 def next_steps(result: RunResult, prepared: Prepared) -> Iterator[str]:
@@ -372,76 +393,3 @@ def plan_farewell(plan: Plan, steps: Sequence[str], logs: Path) -> Lines:
 
 
 _LONGEST_IDEA = 200
-_LONGEST_QUOTE = 20_000
-_LONGEST_SUMMARY = 2000
-_MOST_ITERATIONS = 20
-"""For earlier iterations the dossier refers to the commits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts about a run that its record does not hold."""
-
-    title: str
-    goal_path: Path
-    repo: Path
-    check: str
-    check_output: str
-    """Its latest output; empty if it never ran."""
-    changes: str
-    logs: Path
-
-
-def write_dossier(result: RunResult, prepared: Prepared, journal: Journal) -> None:
-    """Write the dossier of a stalled run into its directory."""
-    root, logs = prepared.repo.root, journal.logs
-    checks = sorted((logs / "check").glob("*.log"))
-    facts = Facts(
-        title=prepared.goal.title,
-        goal_path=prepared.goal.path,
-        repo=root,
-        check=prepared.check_label,
-        check_output=both_ends(checks[-1].read_text("utf-8", "replace"), _LONGEST_QUOTE) if checks else "",
-        changes=repo.changes(root, result.run.base, _LONGEST_QUOTE),
-        logs=logs,
-    )
-    journal.write_dossier(dossier(result.run, reason_of(result), facts))
-
-
-def dossier(run: Run, reason: str, facts: Facts) -> str:
-    """Describe the goal, the attempts, the check's output, the changes, the cost and where the logs are."""
-    summary = run.condensed.summary
-    apart = run.history.since(run.condensed.through)
-    recent = apart[-_MOST_ITERATIONS:]
-    earlier = len(apart) - len(recent)
-    lines = [
-        f"# {facts.title}",
-        "",
-        f"ralph stopped this run: {reason}.",
-        "",
-        f"- goal: `{facts.goal_path}`",
-        f"- repository: `{facts.repo}`, branch `{run.branch or '(detached HEAD)'}`",
-        f"- commits: `git -C {facts.repo} log {run.base or ''}{'..' if run.base else ''}{run.tip or 'HEAD'}`",
-        f"- spent: {spent(run.spend, ', ')}; {len(run.history.iterations)} iterations, {run.failed} failed sessions",
-        f"- raw logs: `{facts.logs}`",
-        "",
-        "## What was tried",
-        "",
-    ]
-    if summary is not None:
-        lines += [f"### Iterations 1-{summary.through}, condensed", "", fenced(summary.text), ""]
-    if earlier:
-        lines += [f"{earlier} {'more' if summary else 'earlier'} iterations are in their commits.", ""]
-    for item in recent:
-        said = both_ends(item.summary, _LONGEST_SUMMARY)
-        lines += [f"### Iteration {item.number}, commit {item.commit[:10]}", "", fenced(said), ""]
-    lines += ["## The last check", ""]
-    if not facts.check:
-        lines += ["This run has no check.", ""]
-    elif not facts.check_output:
-        lines += [f"`{facts.check}` never ran: no session claimed DONE.", ""]
-    else:
-        on = "on the last iteration" if run.check is not None else "on an earlier iteration"
-        lines += [f"Output of `{facts.check}` {on}:", "", fenced(facts.check_output), ""]
-    lines += ["## All changes", "", fenced(facts.changes or "no committed changes"), ""]
-    return "\n".join(lines)

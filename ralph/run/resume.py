@@ -10,20 +10,17 @@ from ralph.agents.registry import account_of, find_transcript, own_transcript
 from ralph.agents.transcript import Transcript, events_in
 from ralph.core.errors import BlockedError, UsageError
 from ralph.core.events import SessionStarted, Usage
-from ralph.core.guidance import Act
 from ralph.core.ndjson import Oversized, lines_in
 from ralph.core.run import History, Iteration, IterationMessage, Run, read_message
 from ralph.core.status import StatusFold
 from ralph.core.summary import Rhythm, Summary
-from ralph.core.text import few, format_money, timestamp
+from ralph.core.text import format_money, timestamp
 from ralph.core.usage import Spend
 from ralph.run import summarizer
 from ralph.run.agent import estimate, own_log_of
 from ralph.run.prepare import Prepared
 from ralph.run.summarizer import SUMMARIZER, Unusable
-from ralph.state import project
-from ralph.state.inbox import Inbox
-from ralph.state.journal import Journal, ResultRecord, Saved, mode_of, read_result
+from ralph.state.journal import Journal, Saved, mode_of
 
 _CHUNK = 1 << 20
 
@@ -278,66 +275,3 @@ def _spend_in(log: Path, saved: Saved, prepared: Prepared) -> Spend:
         estimate(prepared.agent.prices, model, name),
         lambda session_id: own_log_of(account, session_id, log),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Proven:
-    """The last run of the goal, which proved this text; HEAD has its work."""
-
-    saved: Saved
-    result: ResultRecord
-    commit: str
-    """The commit at which it was proven."""
-    stands: bool
-    """Neither HEAD nor the check has changed since."""
-
-
-def find_run(prepared: Prepared, journal: Journal) -> Saved | Proven | None:
-    """Return the run to continue, or the one that proved the goal; None for a new one. Refuse what cannot start."""
-    unfinished, goal = find_unfinished(prepared, journal), prepared.goal
-    if prepared.flags.resume and unfinished is None:
-        raise UsageError(f"there is no unfinished run of {goal.name} to continue", "leave out --continue to start one")
-    proven = _find_proven(prepared, journal) if unfinished is None else None
-    if proven is not None and proven.stands:
-        return proven
-    if unfinished is not None:
-        refuse_mismatch(unfinished, prepared)
-    elif not prepared.flags.allow_dirty and (dirty := prepared.repo.dirty_paths(goal.path)):
-        shown = few(dirty, 5)
-        raise UsageError(
-            f"the working tree has uncommitted changes: {shown}",
-            "commit or stash them, or include them in ralph's first commit with --allow-dirty",
-        )
-    return unfinished or proven
-
-
-def _find_proven(prepared: Prepared, journal: Journal) -> Proven | None:
-    """Find the run that proved the goal's current text; None if the user asks for more."""
-    saved, result = journal.load(), read_result(journal.directory)
-    flags, goal, repo = prepared.flags, prepared.goal, prepared.repo
-    if flags.fresh or not isinstance(saved, Saved) or not saved.finished or saved.goal_digest != goal.digest:
-        return None
-    if result is None or not result.proven or result.head is None:
-        return None
-    if _has_unheard_guidance(saved, journal) or (flags.allow_dirty and repo.dirty_paths(goal.path)):
-        return None
-    if repo.head() == result.head and _same_check(saved, prepared, journal):
-        return Proven(saved, result, result.head, stands=True)
-    if prepared.check is None or not repo.holds(result.head, result.base):
-        return None
-    return Proven(saved, result, result.head, stands=False)
-
-
-def _has_unheard_guidance(saved: Saved, journal: Journal) -> bool:
-    words = Inbox(journal.directory, saved.run.heard).read()
-    return any(word.act is Act.TELL for word in words) or any(item.told == 0 for item in saved.run.guidance)
-
-
-def _same_check(saved: Saved, prepared: Prepared, journal: Journal) -> bool:
-    """Tell whether the check that proved the goal is unchanged, or there is none."""
-    if prepared.check is None:
-        return True
-    before = project.stored(journal.snapshot)
-    now = project.take(prepared.repo.root)
-    is_same_file = before is not None and before.has_same("check", now)
-    return saved.check == prepared.check_label and (is_same_file or not prepared.check.script)

@@ -1,18 +1,20 @@
 """One start of a run, step by step: look, prepare, open, loop, end."""
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ralph.core.errors import SIGNALLED, BlockedError, DiskError, ExitCode, Interrupted, RalphError, RepoError
-from ralph.core.events import CheckEnded, CheckStarted, Guided, RunEnded, Tag, Text
+from ralph.core.events import Guided, RunEnded, Tag, Text
 from ralph.core.guidance import Receipt
-from ralph.core.run import CheckRecord, Ending, RunResult
+from ralph.core.run import Ending, RunResult
 from ralph.run.agent import AgentHost, refusing_a_bad_disk, version_of
 from ralph.run.cut import clean_up_after_a_cut, was_cut
+from ralph.run.dossier import write_dossier
 from ralph.run.loop import run_goal
 from ralph.run.observers import Recorder, RunNotices, note_on_stderr
-from ralph.run.open import OpenRun, open_run, surround, workspace
+from ralph.run.open import OpenRun, open_run, surround, with_baseline, workspace
 from ralph.run.prepare import Prepared, RunRequest, settle
+from ralph.run.proven import Proven, find_run, prove_again, say_unchanged
 from ralph.run.report import (
     farewell,
     greeting,
@@ -20,15 +22,8 @@ from ralph.run.report import (
     next_steps,
     reason_of,
     run_started,
-    short_greeting,
-    still_proven,
-    still_proven_reason,
-    write_dossier,
 )
-from ralph.run.resume import Proven, find_run
 from ralph.run.screen import RunScreen
-from ralph.run.workspace import WorkTree
-from ralph.state import project
 from ralph.state.inbox import Inbox
 from ralph.state.journal import Journal, Saved
 from ralph.state.lock import RepoLock
@@ -71,19 +66,22 @@ def start_run(asked: RunRequest) -> int:
             host.open_sandbox(prepared.settings, asked.env, asked.ralph_dir)
             found = find_run(prepared, journal)
             if isinstance(found, Proven) and found.stands:
-                return _say_unchanged(found, prepared, journal, screen)
+                return say_unchanged(found, prepared, journal, screen)
             saved = found if isinstance(found, Saved) else None
             surrounded = surround(prepared, saved, journal, host, greets=screen.greets)
             prepared, red = surrounded.prepared, None
             if isinstance(found, Proven):
                 with screen.live():
-                    red = _prove_again(found, prepared, journal, host, screen)
+                    red = prove_again(found, prepared, journal, host, screen)
                 if red is None:
                     return ExitCode.DONE
             with screen.tasks.shown(f"preparing {asked.goal.name}") as report:
                 opened = open_run(surrounded, saved, journal, host, inbox_before, screen.print_check, red, report)
             held.callback(journal.close)
             held.callback(opened.tree.leave)
+            if prepared.check is not None and prepared.settings.proof.baseline and saved is None:
+                with screen.tasks.shown(f"running {prepared.check.label} on the base"):
+                    opened = with_baseline(opened, host)
             held.enter_context(screen.live(prepared.settings.limits, opened.run.spend, opened.inbox))
             notices.begin(prepared.settings.notify, asked.env, opened.run.id)
             screens = [opened.record.show_session, notices.screen]
@@ -101,45 +99,6 @@ def _refuse_early(asked: RunRequest, journal: Journal) -> None:
         find_run(settle(asked, repo), journal)
     elif asked.place.root.is_dir():  # another branch: its own check and templates are read later
         asked.settings_at(asked.place.root)
-
-
-def _say_unchanged(proven: Proven, prepared: Prepared, journal: Journal, screen: RunScreen) -> int:
-    """Report that the goal is done, and at which commit; run nothing."""
-    reason = still_proven_reason(proven.commit)
-    screen.say(short_greeting(prepared), first=True)
-    screen.recorder(journal)(run_started(prepared, proven.saved.run), RunEnded(ExitCode.DONE, reason, proven=True))
-    screen.say(still_proven(reason, prepared))
-    return ExitCode.DONE
-
-
-def _prove_again(
-    proven: Proven, prepared: Prepared, journal: Journal, host: AgentHost, screen: RunScreen
-) -> CheckRecord | None:
-    """Run the check again on proven work; return its result if it is red.
-
-    The run's directory does not change during the check: a kill must not lose the proof.
-    """
-    repo = prepared.repo
-    run, head = replace(proven.saved.run, branch=repo.branch()), repo.head()
-    recorder, snapshot = screen.recorder(journal), project.take(repo.root)
-    screen.say(greeting(prepared, run, journal.directory), first=True)
-    recorder(run_started(prepared, run), Text(Tag.SYS, f"proven at commit {proven.commit[:10]}; checking it again"))
-    recorder(CheckStarted(run.finished))
-    tree = WorkTree(prepared, host, journal, run, snapshot, screen.print_check)
-    report = tree.prove(run.finished)
-    tree.leave()
-    host.leave_if_interrupted()
-    recorder(CheckEnded(report.exit_code, round(report.seconds, 3), report.output))
-    if report.exit_code != 0:
-        return CheckRecord(0, report.exit_code, report.output)
-    snapshot.store(journal.snapshot)
-    journal.save(replace(proven.saved, check=prepared.check_label), durable=True)
-    result, reason = RunResult(proven.saved.run, Ending.PROVEN), still_proven_reason(head, prepared.check_label)
-    sandbox = prepared.around.sandbox.mode
-    journal.write_result(result, reason_of(result), head=head, end=proven.result.end, sandbox=sandbox)
-    recorder(RunEnded(result.exit_code, reason, proven=True))
-    screen.say(still_proven(reason, prepared))
-    return None
 
 
 def _say_first(start: _Start, said: list[str], *, greets: bool) -> None:

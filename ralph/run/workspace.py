@@ -1,28 +1,26 @@
-"""The loop's collaborators on disk: sessions and their logs, commits, the check, the run's record."""
+"""The loop's collaborators on disk: sessions with their logs, and the run's record."""
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ralph.core.events import AgentChanged, Event, IterationStarted, SessionStarted, SummaryStarted
 from ralph.core.fallback import AgentQuotas
 from ralph.core.limits import Allowance, allowance, for_summary
-from ralph.core.run import Committed, Held, Iteration, Run, Trespass, Undone
+from ralph.core.run import Iteration, Run
 from ralph.core.summary import Summary
 from ralph.core.text import timestamp
 from ralph.core.verdict import Reply
 from ralph.run import summarizer
 from ralph.run.agent import AgentHost, ChosenAgent, version_of
-from ralph.run.check import CheckReport, run_check
 from ralph.run.observers import Recorder
 from ralph.run.prepare import Prepared
 from ralph.run.prompts import AgentsMd, Prompts, kept_agents_md
 from ralph.run.session import SessionReport, Sessions, run_session
-from ralph.run.summarizer import SUMMARIZER, SummaryWorkspace
-from ralph.state.git_settings import Protected
+from ralph.run.summarizer import SUMMARIZER, ReadOnlyTree, SummaryWorkspace
 from ralph.state.journal import Journal, LogFiles, Saved, mode_of
-from ralph.state.project import ProjectLinks, Snapshot
+from ralph.state.project import ProjectLinks
 from ralph.system.clock import VisibleWait
 
 
@@ -77,82 +75,6 @@ class RunFiles:
                 self._links.show_session(mode_of(self._counted), event.session_id, at)
 
 
-class WorkTree:
-    """The repository that a run works in, and its check."""
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        host: AgentHost,
-        journal: Journal,
-        run: Run,
-        snapshot: Snapshot,
-        show: Callable[[bytes], None],
-    ) -> None:
-        """`show` gets what the check prints, while it runs."""
-        self._prepared, self._host, self._journal, self._run = prepared, host, journal, run
-        self._show = show
-        self._repo, self._goal_path = prepared.repo, prepared.goal.path
-        self._protected = Protected(prepared.repo, journal, snapshot)
-        self._tip = self._repo.head()
-        self._owned = self._repo.owned(run.base, self._goal_path)
-        self._told_left_out: set[str] = set()
-        self._nested: set[str] = set()
-
-    @property
-    def has_check(self) -> bool:
-        return self._prepared.check is not None
-
-    def undo(self) -> Held:
-        files = self._protected.undo()
-        held = self._repo.hold(self._run.branch, self._tip)
-        if not files:
-            return held
-        return replace(held, undone=(Undone(Trespass.CHANGED_FILES, tuple(files)), *held.undone))
-
-    def commit(self, message: str) -> Committed:
-        """Commit; report files that are left out once, not with every iteration."""
-        disturbed = self._repo.head() != self._tip
-        committed = self._repo.commit_all(message, self._goal_path, self._owned, disturbed=disturbed)
-        self._protected.committed()
-        self._tip = committed.sha
-        news = [path for path in committed.left_out if path not in self._told_left_out]
-        nested = [path for path in committed.nested if path not in self._told_left_out]
-        self._told_left_out.update(news, nested)
-        self._nested.update(committed.nested)
-        return replace(committed, left_out=tuple(news), nested=tuple(nested))
-
-    def changes(self) -> list[str]:
-        return self._repo.dirty_paths(self._goal_path)
-
-    def leave(self) -> None:
-        """Put git's settings back when no session follows."""
-        self._protected.leave()
-
-    def same_tree(self, commits: Sequence[str], other: str) -> bool:
-        return self._repo.same_tree(commits, other)
-
-    def elsewhere(self) -> str:
-        return self._repo.elsewhere(self._run.branch, sorted(self._nested))
-
-    def prove(self, iteration: int) -> CheckReport:
-        assert self._prepared.check is not None  # noqa: S101 - `has_check` was asked
-        self.undo()
-        logs = self._journal.log_files("check", "check", iteration, timestamp(time.time()))
-        report = run_check(
-            self._prepared.check,
-            guardian=self._host.guardian,
-            sandbox=self._host.sandbox,
-            root=self._repo.root,
-            environment=_child_environment(self._prepared, self._run, iteration),
-            log=logs.stdout.with_suffix(".log"),
-            stop_requests=lambda: self._host.stop_requests,
-            show=self._show,
-        )
-        self.undo()  # the check's own changes must not count against the next session
-        return report
-
-
 @dataclass(frozen=True, slots=True)
 class _StandBy:
     """One agent of a run, and what its sessions share."""
@@ -171,7 +93,7 @@ class RunSessions:
         prepared: Prepared,
         host: AgentHost,
         record: RunFiles,
-        tree: WorkTree,
+        tree: ReadOnlyTree,
         recorder: Recorder,
         clock: VisibleWait,
     ) -> None:
@@ -231,7 +153,7 @@ class RunSessions:
             str(uuid.uuid4()),
             chosen.worker,
             root=prepared.repo.root,
-            env=_child_environment(prepared, run, run.iteration),
+            env=prepared.environment(run, run.iteration),
             folder=self._record.journal.directory,
             allowance=self._allowance(run),
         )
@@ -249,7 +171,7 @@ class RunSessions:
             str(uuid.uuid4()),
             by.agent.settings.summarizer,
             root=prepared.repo.root,
-            env=_child_environment(prepared, run, run.finished),
+            env=prepared.environment(run, run.finished),
             folder=self._record.journal.directory,
             read_only=True,
             allowance=for_summary(self._allowance(run)),
@@ -262,12 +184,3 @@ class RunSessions:
         """Return what remains of the limits for a session that starts now."""
         chosen, elapsed = self._prepared.settings, self._clock.elapsed()
         return allowance(chosen.limits, spent=run.spend, elapsed=elapsed, timeout=chosen.iteration_timeout)
-
-
-def _child_environment(prepared: Prepared, run: Run, iteration: int) -> dict[str, str]:
-    return {
-        **prepared.env,
-        "RALPH_GOAL": prepared.goal.name,
-        "RALPH_ITERATION": str(iteration),
-        "RALPH_RUN_ID": run.id,
-    }

@@ -20,8 +20,8 @@ from ralph.core.errors import ExitCode, RalphError, UsageError
 from ralph.core.text import format_size
 from ralph.git.command import run_git
 from ralph.git.repo import open_repo
+from ralph.proof.check import find_check, find_setup
 from ralph.run.agent import PATIENT_ANSWER, login_of, program_version
-from ralph.run.check import find_check, find_setup
 from ralph.sandbox.policy import SandboxMode, SandboxOptions
 from ralph.sandbox.sandbox import open_sandbox
 from ralph.system import environ

@@ -18,13 +18,13 @@ from ralph.core.reason import Reason
 from ralph.core.secrets import without_login
 from ralph.core.text import few
 from ralph.git.address import require_source
+from ralph.proof.check import find_check
 from ralph.queue.goals import BatchGoal, State, front_matter_of
 from ralph.queue.news import News, NewsKind
 from ralph.queue.repos.mirror import open_mirror
 from ralph.queue.repos.remote import Bare
 from ralph.queue.store import Store
 from ralph.run.agent import require_ready
-from ralph.run.check import find_check
 from ralph.system import environ
 from ralph.system.notify import Occasion
 from ralph.ui.progress import ProgressScreen

@@ -11,8 +11,8 @@ from pathlib import Path
 from ralph.config.settings import Settings
 from ralph.git.command import run_git
 from ralph.git.repo import Repo
+from ralph.proof.check import Check, CheckReport, find_check, find_setup, run_check
 from ralph.run.agent import AgentHost, refusing_a_bad_disk
-from ralph.run.check import Check, CheckReport, find_check, find_setup, run_check
 from ralph.run.check_command import check_environment
 from ralph.run.throwaway import ThrowawayClone
 from ralph.system import environ

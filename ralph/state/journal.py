@@ -21,6 +21,7 @@ from ralph.core.run import CheckRecord, History, Iteration, Run, RunResult
 from ralph.core.stall import Stall
 from ralph.core.summary import Condensed
 from ralph.core.usage import Spend
+from ralph.state.result import read_result, record_of
 from ralph.system.files import (
     append_line,
     make_private_directory,
@@ -92,47 +93,12 @@ class RunRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRecord:
-    """`result.json`: how a start ended. `end` is the row of the failure table that its last session ended with."""
-
-    version: int
-    goal: str
-    run: str
-    exit_code: int
-    end: str = ""
-    ending: str = ""
-    """How it ended, as a value of `core.run.Ending`; empty if an earlier ralph wrote this."""
-    reason: str = ""
-    hint: str = ""
-    todo: str = ""
-    """The hint, without the request to run the same command again."""
-    limit: str | None = None
-    not_before: float | None = None
-    proven: bool = False
-    iterations: int = 0
-    failed: int = 0  # sessions
-    cost_usd: float | None = None
-    tokens: int | None = None
-    base: str | None = None
-    head: str | None = None
-    sandbox: str = ""
-
-
 def read_run_record(file: Path) -> RunRecord:
     """Read a `run.json` or `begun.json`; return an empty record if that is missing or damaged."""
     try:
         return parse(RunRecord, file.read_bytes())
     except (OSError, NotARecord):
         return RunRecord()
-
-
-def read_result(directory: Path) -> ResultRecord | None:
-    """Read how the last start in a run directory ended; None if unknown."""
-    try:
-        return parse(ResultRecord, (directory / "result.json").read_bytes())
-    except (OSError, NotARecord):
-        return None
 
 
 def read_progress(directory: Path) -> History:
@@ -401,28 +367,7 @@ class Journal:
         self, result: RunResult, reason: str, hint: str = "", *, head: str | None, end: str = "", sandbox: str = ""
     ) -> None:
         """Write how a start ended, and in which sandbox; `end`: the row of the failure table of its last session."""
-        run = result.run
-        record = ResultRecord(
-            version=VERSION,
-            goal=run.goal,
-            run=run.id,
-            exit_code=result.exit_code,
-            end=end,
-            ending=result.ending,
-            reason=reason,
-            hint=hint,
-            todo=result.hint,
-            limit=result.limit,
-            not_before=result.not_before,
-            proven=result.proven,
-            iterations=len(run.history.iterations),
-            failed=run.failed,
-            cost_usd=run.spend.cost_usd if run.spend.costed else None,
-            tokens=run.spend.tokens if run.spend.knows_tokens else None,
-            base=run.base,
-            head=head,
-            sandbox=sandbox,
-        )
+        record = record_of(result, reason, hint, head=head, end=end, sandbox=sandbox)
         replace_file(self.directory / "result.json", ndjson.encode(to_record(record)) + "\n")
 
 

@@ -5,7 +5,7 @@ import fcntl
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -110,6 +110,15 @@ def _refused_here(owner: Owner) -> UsageError:
         f" on {owner.host or '?'}",
         "wait for it, or stop it with Ctrl-C; to work in parallel use --repo, which gives each goal its own clone",
     )
+
+
+@contextlib.contextmanager
+def taking_turns(path: Path, give_up: Callable[[], bool]) -> Generator[None]:
+    """Wait until no other process holds this file, and hold it; without it once `give_up` says so."""
+    with open_to_append(path) as file:
+        while not _locked(file) and not give_up():
+            time.sleep(0.05)
+        yield
 
 
 def _locked(file: BinaryIO) -> bool:

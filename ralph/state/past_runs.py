@@ -13,8 +13,9 @@ from ralph.core.ndjson import LineSplitter
 from ralph.core.records import NotARecord, parse_event
 from ralph.core.status import status_of
 from ralph.git.history import GitCall, commits_on, git_in, parent_of
-from ralph.state.journal import Journal, mode_of, read_progress, read_result, read_run_record
+from ralph.state.journal import Journal, mode_of, read_progress, read_run_record
 from ralph.state.known_runs import KnownRun, KnownRuns, known_runs, latest_events
+from ralph.state.result import read_result
 
 Commits = Sequence[tuple[str, float, str]]
 

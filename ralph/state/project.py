@@ -75,6 +75,14 @@ class Snapshot:
         """Tell whether a protected file is the same in another snapshot."""
         return (self.entries[name], self.targets.get(name)) == (other.entries[name], other.targets.get(name))
 
+    def without_links(self) -> "Snapshot":
+        """Return these files for another folder: each link to a file is that file."""
+        ends = {
+            name: [entry for entry in targets.values() if isinstance(entry, File)]
+            for name, targets in self.targets.items()
+        }
+        return Snapshot({name: ends[name][0] if ends.get(name) else entry for name, entry in self.entries.items()})
+
     def restore(self, root: Path, aside: Path) -> list[str]:
         """Put the protected files back; what stood in their place is moved to `aside`, never lost. Name them."""
         undone = self.changed(root)

@@ -13,7 +13,7 @@ from ralph.agents.base import AgentOptions
 from ralph.agents.claude import find_demo
 from ralph.core.errors import UsageError
 from tests.support.git_repos import commits, git
-from tests.support.ralph_process import Ralph
+from tests.support.ralph_process import Finished, Ralph
 
 ROOT = Path(__file__).parent.parent.parent
 PLAY = ROOT / "examples" / "demo" / "play"
@@ -33,7 +33,8 @@ def test_it_prints_what_the_page_shows_and_touches_nothing_of_the_users(
     env = {**ralph.env, "TMPDIR": str(tmp_path), **theirs}
     script = Path(sys.executable).with_name("ralph")
     done = subprocess.run([PLAY, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    finished = Finished(done.returncode, done.stdout, done.stderr)
+    assert (finished.exit_code, finished.complaints) == (0, "")
 
     shown = re.search(r"make demo.*?```text\n(.*?)```", (ROOT / "docs" / "one-goal.md").read_text(), re.DOTALL)
     assert shown is not None
@@ -59,7 +60,7 @@ def anonymous(text: str) -> str:
     text = re.sub(r"(/[\w.-]+)+/(ralph-demo)\.\w+", r"\2", text)
     text = re.sub(r"(/[\w.-]+)+/(examples/|bin/python|bin/ralph)", r"\2", text)
     text = re.sub(r"slugs-[0-9a-f]{8}", "slugs-KEY", text)
-    text = re.sub(r"commit [0-9a-f]{10}", "commit SHA", text)
+    text = re.sub(r"(commit|checkout of) [0-9a-f]{10}", r"\1 SHA", text)
     return re.sub(r"\b(\d+\.)?\d+s\b", "TIME", text)
 
 

@@ -184,5 +184,6 @@ def test_a_blocked_run_keeps_what_it_has_to_tell_its_next_session(
     write_check(repo)
     claude_script([write(".ralph/check", "#!/bin/sh\n"), api_error(401, "Not logged in", "authentication_failed")])
     assert ralph("run", "goal.md").exit_code == 6
-    (note,) = json.loads((run_directory(repo) / "run.json").read_text())["notes"]
+    inherited, note = json.loads((run_directory(repo) / "run.json").read_text())["notes"]
+    assert "before the first session" in inherited
     assert ".ralph/check" in note

@@ -170,9 +170,9 @@ def test_a_batch_that_has_spent_its_budget_stops_and_goes_on_with_a_higher_one(
 
 def test_a_goals_own_budget_holds_for_all_its_runs(batch: Batch, claude_script: ClaudeScript) -> None:
     """Each of its runs is green only where it stands, and so refused on its way to main."""
-    upstream = batch.upstream()
+    upstream = batch.upstream(check="#!/bin/sh\ncase $PWD in */checkouts/*) exit 1;; esac\n")
     for_claude(batch, "dear", max_cost=0.5)
-    session: Session = [bill(0.25), run("mkdir -p texts; touch .passed; echo no > texts/dear.txt"), summary("DONE")]
+    session: Session = [bill(0.25), run("mkdir -p texts; echo no > texts/dear.txt"), summary("DONE")]
     agent = claude_script(session)
 
     done = batch.run(batch.root / "goals", "--repo", upstream)

@@ -124,11 +124,10 @@ def test_reading_is_progress(repo: Path, ralph: Ralph, claude_script: ClaudeScri
 
 
 def test_a_failing_check_that_moves_is_progress(repo: Path, ralph: Ralph, claude_script: ClaudeScript) -> None:
-    # The agent works in ignored files, and all it ever says is DONE; only the check can tell.
-    write_check(
-        repo, '#!/bin/sh\nn=$(cat left 2>/dev/null || echo 20); n=$((n-1)); echo $n > left; echo "$n left"; exit 1\n'
-    )
-    (repo / ".git" / "info" / "exclude").write_text("left\n")
+    # The agent works outside of the repository, and all it ever says is DONE; only the check can tell.
+    left = repo.parent / "left"
+    count = f"n=$(cat {left} 2>/dev/null || echo 20); n=$((n-1)); echo $n > {left}"
+    write_check(repo, f'#!/bin/sh\n{count}; echo "$n left"; exit 1\n')
     claude_script([summary("DONE")])
     goes_on(ralph, repo)
 

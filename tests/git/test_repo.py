@@ -13,9 +13,9 @@ from ralph.core.errors import RepoError, UsageError
 from ralph.core.progress import TaskProgress
 from ralph.core.run import Trespass, Undone
 from ralph.git.address import clone_path
-from ralph.git.clone import clone
 from ralph.git.command import succeeded
 from ralph.git.repo import open_repo, require_branch_name
+from ralph.run.place import clone
 from tests.support.git_repos import EMAIL, commit_all, git, make_repo
 
 WEIRD = [

@@ -6,7 +6,7 @@ from ralph.core.run import CheckRecord, History, Iteration, Run
 from ralph.core.summary import Condensed, Summary
 from ralph.core.usage import Spend
 from ralph.core.verdict import Verdict
-from ralph.run.report import Facts, dossier
+from ralph.run.dossier import Facts, dossier
 
 FACTS = Facts(
     title="Faster start-up",

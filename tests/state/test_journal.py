@@ -234,6 +234,13 @@ def test_the_result_is_written_as_documented(tmp_path: Path, costed: bool, cost:
         "base": "b" * 40,
         "head": "h" * 40,
         "sandbox": "auto",
+        "proof": None,
+        "judged_by": None,
+        "why_tree": "",
+        "protected": {"changed": [], "deleted": [], "picked_up": [], "added": [], "locks": []},
+        "tests": {"passed": None, "skipped": None},
+        "lost_tests": 0,
+        "newly_skipped": 0,
     }
 
 

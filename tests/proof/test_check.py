@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ralph.core.errors import UsageError
-from ralph.run.check import Check, CheckReport, find_check, run_check
+from ralph.proof.check import Check, CheckReport, find_check, run_check
 from ralph.sandbox.sandbox import Sandbox
 from ralph.system.guardian import Guardian
 

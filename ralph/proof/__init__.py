@@ -1,0 +1,1 @@
+"""How a claim of DONE is judged: the check, the baseline, clean checkouts, protected files."""
