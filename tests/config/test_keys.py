@@ -59,4 +59,4 @@ def test_every_value_is_read_from_its_variable_into_its_field() -> None:
 def test_front_matter_and_manifests_hold_only_settings_that_exist() -> None:
     of_the_goal = {"title", "repo", "branch", "after", "priority", "merge"}
     assert set(goal.KEYS) - of_the_goal <= set(KEYS)
-    assert set(goal.KEYS) - of_the_goal - {"check"} <= set(MANIFEST)
+    assert set(goal.KEYS) - of_the_goal - {"check", "tests", "protect"} <= set(MANIFEST)

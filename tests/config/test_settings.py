@@ -15,6 +15,7 @@ from ralph.config.settings import AskOptions, Mode, Settings, load, set_value
 from ralph.core.errors import UsageError
 from ralph.core.fallback import Fallback
 from ralph.core.limits import Limits, Reasoning
+from ralph.core.proof import ProofRules, TestPolicy
 from ralph.core.summary import Rhythm
 from ralph.sandbox.policy import SandboxMode, SandboxOptions
 from tests.support.rows import rows
@@ -63,6 +64,7 @@ def test_every_default_is_the_designs(root: Path) -> None:
         iteration_timeout=3600.0,
         idle_timeout=600.0,
         fallback=Fallback((), 600.0),
+        proof=ProofRules(TestPolicy.MAY_CHANGE, protect=(), baseline=True, needs_commit=False),
         check=None,
         check_timeout=1800.0,
         require_check=False,

@@ -264,6 +264,7 @@ def test_what_the_check_leads_to_is_protected_too(place: Place, tmp_path: Path, 
     before = project.take(place.root)
     before.store(place.store)
     kept = project.stored(place.store)
+    assert kept is not None
     assert kept == before
     for snapshot in (before, kept):
         (tools / "real.sh").write_text("#!/bin/sh\nexit 0\n")
