@@ -289,7 +289,7 @@ def _again(command: str, given: "Mapping[str, object]") -> str:
     words = [command]
     for name, value in given.items():
         if value not in (None, False):
-            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+            words += [flags.flag(name), *([] if value is True else [str(value)])]
     return shlex.join(words)
 
 

@@ -429,8 +429,9 @@ def variable(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """The flag of a setting."""
-    return KEYS[name].flag or f"--{name.replace('_', '-')}"
+    """Return the flag of a setting, or of a parameter that is none."""
+    key = KEYS.get(name)
+    return (key.flag if key else "") or f"--{name.replace('_', '-')}"
 
 
 def choices_of(name: str) -> Sequence[str]:

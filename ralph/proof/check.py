@@ -15,6 +15,7 @@ from ralph.core.errors import UsageError
 from ralph.core.ndjson import Oversized
 from ralph.core.proof import Judgement, TestCounts
 from ralph.core.text import Excerpt, format_duration
+from ralph.sandbox.policy import Mount, MountKind
 from ralph.sandbox.sandbox import Sandbox
 from ralph.system.child import Child
 from ralph.system.guardian import Guardian, StartError
@@ -132,8 +133,8 @@ class CheckOrder:
     log: Path
     show: Callable[[bytes], None] | None = None
     setup: Check | None = None
-    around: Path | None = None
-    """The folder that it may write to, if that is more than the root."""
+    home: Path | None = None
+    """Its own HOME, instead of the user's, whose credentials a sandbox hides."""
     reads: tuple[Path, ...] = ()
     """What it must see, wherever that is."""
 
@@ -164,6 +165,14 @@ def run_checks(orders: Sequence[CheckOrder], stop_requests: Callable[[], int]) -
     return [each.report() for each in running]
 
 
+def _private(home: Path | None) -> dict[str, str]:
+    """Return the variables that lead a program to a HOME of its own."""
+    if home is None:
+        return {}
+    folders = {"CONFIG": ".config", "CACHE": ".cache", "DATA": ".local/share", "STATE": ".local/state"}
+    return {"HOME": str(home), **{f"XDG_{kind}_HOME": str(home / folder) for kind, folder in folders.items()}}
+
+
 class _RunningCheck:
     """A setup script and a check, one after the other, while they run."""
 
@@ -186,15 +195,17 @@ class _RunningCheck:
         self._exit_code: int | None = None
         self._held = contextlib.ExitStack()
         order = self._order
-        around = order.around or order.root
-        contained = order.sandbox.contain(self._now.argv, order.environment, around, cwd=order.root, show=order.reads)
+        mounts = () if order.home is None else (Mount(str(order.home), MountKind.WRITE),)
+        contained = order.sandbox.contain(
+            self._now.argv, order.environment, order.root, show=order.reads, mounts=mounts
+        )
         try:
             self._child = self._held.enter_context(
                 Child(
                     contained.argv,
                     guardian=order.guardian,
                     cwd=order.root,
-                    environment=contained.environment,
+                    environment={**contained.environment, **_private(order.home)},
                     stdout_log=order.log,
                     stderr_log=None,
                     talks=False,

@@ -45,18 +45,12 @@ class CleanCheckout:
         return tuple(_moved(word, tree, self.root) for word in argv)
 
     def environment(self, env: Mapping[str, str], tree: Path) -> dict[str, str]:
-        """Return `env` for a program here: with this HOME, and with paths in the working tree moved to this one."""
+        """Return `env` for a program here: paths in the working tree are moved to this one. HOME stays the user's."""
         moved = {name: _moved(value, tree, self.root) for name, value in env.items()}
         home = Path(env.get("HOME", "/"))
         managers = {name: str(home / folder) for name, folder in _TOOLCHAINS.items() if (home / folder).is_dir()}
-        own = {"HOME": str(self.home), "PWD": str(self.root)}
-        private = {
-            f"XDG_{kind}_HOME": str(self.home / folder)
-            for kind, folder in (
-                ("CONFIG", ".config"), ("CACHE", ".cache"), ("DATA", ".local/share"), ("STATE", ".local/state"),
-            )
-        }  # fmt: skip
-        return {name: value for name, value in {**managers, **moved, **own, **private}.items() if name != "OLDPWD"}
+        whole = {**managers, **moved, "PWD": str(self.root)}
+        return {name: value for name, value in whole.items() if name != "OLDPWD"}
 
 
 def _moved(value: str, old: Path, new: Path) -> str:
@@ -152,7 +146,7 @@ class CheckSite:
             log,
             show,
             setup,
-            around=checkout.root.parent,
+            home=checkout.home,
             reads=(Path(_inside(self.repo, "objects")),),
         )
 

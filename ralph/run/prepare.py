@@ -267,8 +267,7 @@ def command_again(flags: RunFlags, written: Mapping[str, object]) -> str:
     for flag, value in (("--repo", flags.repo), ("--branch", flags.branch)):
         words += [flag, value] if value is not None else []
     for name, value in written.items():
-        flag = f"--{name.replace('_', '-')}"
-        words += [flag] if value is True else [flag, str(value)]
+        words += [settings.flag(name)] if value is True else [settings.flag(name), str(value)]
     switches = {
         "--continue": flags.resume,
         "--no-check": flags.no_check,

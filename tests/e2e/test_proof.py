@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import tools
 from tests.support.git_repos import commit_all, commits
 from tests.support.goals import result, write_check, write_goal
 from tests.support.ralph_process import Ralph
@@ -233,3 +234,31 @@ def test_no_baseline_if_the_user_says_so(repo: Path, ralph: Ralph, claude_script
     assert done.exit_code == 0
     assert "before any work" not in done.stdout
     assert result(repo)["proof"] == "commit"
+
+
+def test_in_a_sandbox_the_clean_checkout_is_there_and_the_users_home_is_not(
+    repo: Path, ralph: Ralph, bin_dir: Path
+) -> None:
+    tools.bubblewrap()
+    home = Path(ralph.env["HOME"])
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "id").write_text("secret")
+    write_check(repo, CHECK.replace("exec", f"cat {home}/.ssh/id && exit 3\nls ~/.ssh && exit 4\nexec"))
+    commit_all(repo, "look for a key")
+    agent = bin_dir / "agent"
+    agent.write_text("#!/bin/sh\ncat > /dev/null\nsed -i s/-/+/ app.py\necho '<promise>COMPLETE</promise>'\n")
+    agent.chmod(0o755)
+
+    done = ralph("run", "goal.md", "--agent-cmd", str(agent), "--sandbox", "auto")
+
+    assert done.exit_code == 0, done
+    told = result(repo)
+    assert (told["sandbox"], told["proof"], told["judged_by"]) == ("auto", "commit", "base"), told
+
+
+def test_the_command_to_go_on_has_the_flags_as_they_are_typed(
+    repo: Path, ralph: Ralph, claude_script: ClaudeScript
+) -> None:
+    claude_script([summary("a step")])
+    done = ralph("run", "goal.md", "--max-iterations", "1", "--sandbox", "none", "--require-proof")
+    assert "ralph run goal.md --max-iterations 2 --require-proof --sandbox none" in done.stdout
