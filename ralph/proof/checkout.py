@@ -152,7 +152,19 @@ class CheckSite:
 
     def run(self, order: CheckOrder) -> CheckReport:
         """Run one order."""
-        return run_checks([order], self.stop_requests)[0]
+        return self.run_all(order)[0]
+
+    def run_all(self, *orders: CheckOrder) -> list[CheckReport]:
+        """Run orders side by side. Their outputs name the working tree: a checkout's own folder is new each time."""
+        reports = run_checks(orders, self.stop_requests)
+        return [
+            replace(report, output=self._at_home(report.output, order))
+            for report, order in zip(reports, orders, strict=True)
+        ]
+
+    def _at_home(self, output: str, order: CheckOrder) -> str:
+        output = output.replace(str(order.root), str(self.repo.root))
+        return output if order.home is None else output.replace(str(order.home), "~")
 
 
 def restore_protected(root: Path, base: str | None, changes: ProtectedChanges) -> None:

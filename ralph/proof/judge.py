@@ -27,7 +27,7 @@ from ralph.core.proof import (
 )
 from ralph.core.records import NotARecord, parse, to_record
 from ralph.core.text import few, plural
-from ralph.proof.check import CheckReport, counts_in, missing_in, run_checks
+from ralph.proof.check import CheckReport, counts_in, missing_in
 from ralph.proof.checkout import (
     CheckSite,
     changes_between,
@@ -126,7 +126,7 @@ def _measure(asked: BaselineRequest, *, tree_differs: bool) -> Baseline:
                     clean = site.run(clean_order)
                     return _of(clean, clean, "")
                 with _tidied(asked):
-                    tree, clean = run_checks([site.in_tree(logs[0]), clean_order], site.stop_requests)
+                    tree, clean = site.run_all(site.in_tree(logs[0]), clean_order)
         except RepoError as error:
             with _tidied(asked):
                 tree = site.run(site.in_tree(logs[0]))

@@ -198,8 +198,11 @@ def _make_database(file: Path) -> None:
 
 def checkpoint(engine: sa.Engine) -> None:
     """Bring what is in the log into the file, so that a copy of the file alone has all of it; nobody waits for that."""
+    import sqlite3
+
     if engine.dialect.name == "sqlite":
-        with contextlib.suppress(SQLAlchemyError), contextlib.closing(engine.raw_connection()) as connection:
+        unreadable = (SQLAlchemyError, sqlite3.Error)
+        with contextlib.suppress(*unreadable), contextlib.closing(engine.raw_connection()) as connection:
             connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.batches import Batch, wrote
+from tests.support.batches import Batch, shell, wrote
 from tests.support.git_repos import commits
 from tests.support.goals import GOAL, state, write_goal
 from tests.support.ralph_process import Ralph
@@ -72,15 +72,11 @@ def test_a_goal_may_lift_it_in_its_front_matter_and_the_user_in_his_configuratio
     assert json.loads(ralph("config", "--json").stdout)["max_iterations"]["value"] == 0
 
 
-KEEPS_THE_BUDGET = """#!/bin/sh
-[ ! -e .ralph/state/budget.json ] || cp .ralph/state/budget.json "$HOME/budget.json"
-"""
-
-
 @pytest.mark.parametrize("flags", [[], ["--max-cost", "5"]], ids=["no limit", "a budget of the batch"])
 def test_attempts_of_a_batch_have_it_too(batch: Batch, world: Path, flags: list[str]) -> None:
-    batch.upstream(check=KEEPS_THE_BUDGET)
-    batch.goal("one", wrote("one"), repo="upstream")
+    batch.upstream()
+    keeps = shell(f"cp .ralph/state/budget.json {world}/home/budget.json")
+    batch.goal("one", [[keeps, *wrote("one")[0]]], repo="upstream")
     assert batch.run("goals/", *flags).exit_code == 0
     assert json.loads((world / "home" / "budget.json").read_text())["max_iterations"] == 50
 
