@@ -46,8 +46,8 @@ ORDER: dict[str, str] = {
         "codex_text login < codex < registry"
     ),
     "claude_cli": (
-        "flags instructions models/base permissions/rules schemas shell stdio < desk models/faults models/scripted "
-        "control settings usage < mcp_config models/attempts models/fallback permissions/prompt < mcp_client "
+        "flags instructions models/base permissions/rules schemas shell stdio < debug models/faults models/scripted "
+        "settings usage < control desk < mcp_config models/attempts models/fallback permissions/prompt < mcp_client "
         "models/wire permissions/harmless stream tools/bash tools/read tools/ripgrep tools/skill < history "
         "models/clouds models/openai permissions/commands tools/edit tools/search < models/anthropic options upstream "
         "< permissions/decide tools/mcp < tools/__init__ < hooks models/choice < compaction toolbox < conversation < "

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from ralph.claude_cli.compaction import FULL, Compactor, Room
 from ralph.claude_cli.history import SessionFile
@@ -317,6 +317,7 @@ class Conversation:
         try:
             self._hear_out(reply, turn)
         except (CalledOff, ModelError) as error:
+            self.toolbox.desk.debug.tell("api", "no answer", **_kind(error))
             if reply.message_id:  # the API charges for what has begun; Claude Code forgets it (2.1.325)
                 self.account.charge(self.model.current, reply.tokens, aside=self.stream.parent is not None)
             if not isinstance(error, ModelError) or error.terminal_reason != "prompt_too_long":
@@ -342,6 +343,8 @@ class Conversation:
     def _hear_out(self, reply: ModelReply, turn: Turn) -> None:
         model = self.model.name
         request = ModelRequest(self.system, self.dialogue.messages(), self.toolbox.offers(turn.verdict))
+        tell = self.toolbox.desk.debug.tell
+        tell("api", "request", model=model, messages=len(request.messages), tools=len(request.tools))
         for utterance in listen(self.model, request, self.toolbox.desk.stop):
             match utterance:
                 case Started():
@@ -356,8 +359,10 @@ class Conversation:
                 case MessageEnd():
                     reply.stop_reason, reply.tokens = utterance.stop_reason, utterance.tokens
                     self.stream.message_ended(reply.message_id, reply.stop_reason, reply.tokens)
+                    tell("api", "answer", model=model, stop_reason=reply.stop_reason, **asdict(reply.tokens))
                 case Retrying():
                     self.stream.retrying(utterance)
+                    tell("api", "retry", **asdict(utterance))
                 case QuotaTold():
                     self.stream.quota(utterance.info)
                 case FellBack():
@@ -394,6 +399,10 @@ class Conversation:
         if self.most_dollars is None or spent is None:
             return False
         return spent - self.account.before >= self.most_dollars
+
+
+def _kind(error: CalledOff | ModelError) -> dict[str, object]:
+    return {"error": error.error, "status": error.status} if isinstance(error, ModelError) else {"error": "called off"}
 
 
 def _reminder(reply: ModelReply, turn: Turn) -> str:

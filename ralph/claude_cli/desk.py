@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from ralph.claude_cli.debug import QUIET, Debug
 from ralph.claude_cli.instructions import Skill
 
 _DIGESTED = 1 << 20
@@ -109,6 +110,7 @@ class Desk:
         add_dirs: Sequence[Path] = (),
         skills: Mapping[str, Skill] | None = None,
         stop: threading.Event | None = None,
+        debug: Debug = QUIET,
     ) -> None:
         """`scratch` takes outputs kept whole; it and the folders of `skills` may be read wherever they lie."""
         self.start = cwd.resolve()
@@ -122,6 +124,7 @@ class Desk:
         self.environment = environment
         self.scratch = scratch
         self.stop = stop or threading.Event()
+        self.debug = debug
         self.hides: Callable[[Path], bool] | None = None
         """Files that no search may show; None: there are none."""
         self.call_id = ""

@@ -285,7 +285,10 @@ class Hooks:
             is_shown, hook_id = self.shows_all or event == "SessionStart", str(uuid.uuid4())
             if is_shown:
                 self.stream.hook_started(hook_id, name, event)
+            began = time.monotonic()
             ran = hook.run(given, self.desk)
+            ended = "no answer in time" if ran.exit_code is None else f"exit code {ran.exit_code}"
+            self.desk.debug.tell("hooks", f"{name}: {ended}", milliseconds=int((time.monotonic() - began) * 1000))
             if is_shown:
                 code = 1 if ran.exit_code is None else ran.exit_code
                 self.stream.hook_ended(hook_id, name, event, ran.output, ran.complaints, code)

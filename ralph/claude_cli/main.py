@@ -130,7 +130,7 @@ def _run(argv: list[str], environment: Mapping[str, str], cwd: Path) -> int:
         if given.last("output-format") == "stream-json":
             StreamOutput().put(no_session(error.session_id, str(error)))
         return _complain(str(error))
-    for note in options.notes:
+    for note in filter(None, [*options.notes, options.debug.begin()]):
         _complain(note)
     first = b""
     message: UserMessage | None = None

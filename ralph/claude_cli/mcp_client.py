@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ralph.claude_cli.debug import QUIET, Debug
 from ralph.claude_cli.mcp_config import McpFault, McpOffer, McpResult, McpServer, McpStopped
 from ralph.core import ndjson
 from ralph.system.guardian import spare, spare_no_more, sweep
@@ -71,12 +72,14 @@ class McpConnections:
         environment: Mapping[str, str],
         cwd: Path,
         requests: Harness | None = None,
+        debug: Debug = QUIET,
     ) -> None:
         """`requests` reach the servers that live in the harness."""
         self.links = [McpLink(server) for server in servers]
         self._environment = {**environment, "CLAUDECODE": "1", "CLAUDE_PROJECT_DIR": str(cwd)}
         self._cwd = cwd
         self._requests = requests
+        self._debug = debug
         self._connecting = _seconds(environment, "MCP_TIMEOUT", _CONNECTING)
         self._calling = _seconds(environment, "MCP_TOOL_TIMEOUT", _CALLING)
         self._stop = threading.Event()
@@ -100,6 +103,7 @@ class McpConnections:
     ) -> McpResult:
         """Call a tool; raise McpFault for every fault, McpStopped as soon as `stop` is set."""
         link.heard = time.monotonic()
+        self._debug.tell("mcp", f"{link.server.name}: call of {tool}", id=call_id)
         future = asyncio.run_coroutine_threadsafe(self._call(link, tool, arguments, call_id), self._loop)
         while not concurrent.futures.wait([future], _LOOK).done:
             if stop.is_set():
@@ -145,6 +149,7 @@ class McpConnections:
         waiting.cancel()
         if opened.is_set():
             link.status = "connected"
+            self._debug.tell("mcp", f"{link.server.name}: connected", tools=len(link.offers))
             return
         link.status = "failed"
         if not task.done():
@@ -152,6 +157,7 @@ class McpConnections:
             link.fault = f"no answer within {self._connecting:g}s"
         else:
             link.fault = "cancelled" if task.cancelled() else _said(task.exception())
+        self._debug.tell("mcp", f"{link.server.name}: not connected: {link.fault}")
         raise McpFault(link.fault)
 
     async def _hold(self, link: McpLink, opened: asyncio.Event) -> None:

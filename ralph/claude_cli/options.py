@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.claude_cli.debug import Debug, debug_of
 from ralph.claude_cli.flags import BadUsage, Given, Use
 from ralph.claude_cli.history import SessionFile, Wish, open_record
 from ralph.claude_cli.schemas import NotASchema, require_valid
@@ -63,6 +64,7 @@ class Options:
     betas: Mapping[str, str]
     """The headers of --betas, as the variable that names them."""
 
+    debug: Debug
     notes: tuple[str, ...]
     """One line each, for stderr."""
 
@@ -117,6 +119,7 @@ def settle(given: Given, *, is_root: bool, environment: Mapping[str, str], cwd: 
         subagents=given.last("agents") or "",
         fallback_models=_listed(given.last("fallback-model") or ""),
         betas=betas,
+        debug=debug_of(given, cwd),
         notes=(*notes, *doubt, *doubts),
     )
 

@@ -141,7 +141,7 @@ def assemble(options: Options, environment: Mapping[str, str], cwd: Path) -> Ses
     scratch = _scratch(environment)
     commands = options.settings.for_commands(environment) | {"CLAUDE_CODE_SESSION_ID": options.record.session_id}
     folders = [*options.directories, *(cwd / folder for folder in options.settings.directories)]
-    desk = Desk(cwd, environment=commands, scratch=scratch, add_dirs=folders, skills=known)
+    desk = Desk(cwd, environment=commands, scratch=scratch, add_dirs=folders, skills=known, debug=options.debug)
     desk.hides = rights.hides
     setting = Setting(
         session_id=options.record.session_id,

@@ -265,7 +265,7 @@ class _Errand:
         if model not in ("", "inherit"):
             chain = open_models((model,), self._tool.environment, self._tool.effort)
         own = Desk(desk.start, environment=desk.environment, scratch=desk.scratch, add_dirs=desk.roots, stop=desk.stop)
-        own.skills, own.readable, own.hides = desk.skills, desk.readable, desk.hides
+        own.skills, own.readable, own.hides, own.debug = desk.skills, desk.readable, desk.hides, desk.debug
         hooks = replace(caller.toolbox.hooks, desk=own, stream=self.stream)
         hooks.matched = [each for each in hooks.matched if each.event != "Stop"]
         tools = {name: tool for name, tool in caller.toolbox.tools.items() if self._agent.may_use(name)}

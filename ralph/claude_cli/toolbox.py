@@ -216,6 +216,8 @@ class Toolbox:
         """Run the tool, if it may run; tell also whether it was tried."""
         try:
             decision = self._decide(call, guard)
+            said = "allowed" if isinstance(decision, Allowed) else f"not allowed by {decision.by}"
+            self.desk.debug.tell("permissions", f"{call.name}: {said}", id=call.id)
             if isinstance(decision, Denied) and self.prompt is not None and decision.may_be_asked:
                 return self._prompted(self.prompt, tool, call, done)
             if isinstance(decision, Allowed):

@@ -327,3 +327,16 @@ def test_an_iteration_beyond_all_numbers_is_the_last(run: Any, script: Path) -> 
     environment = {"RALPH_ITERATION": "9" * 5000, "MAX_STRUCTURED_OUTPUT_RETRIES": "9" * 5000}
     done = run("-p", "go", "--model", f"scripted:{script}", "--allowedTools=Write", env=environment)
     assert (done.exit_code, done.stdout, done.stderr) == (0, "two is written.\n", "")
+
+
+@pytest.mark.spec("4.6-cd")
+def test_debug_output_leaves_standard_output_clean(run: Any, script: Path, tmp_path: Path) -> None:
+    given = ("-p", "go", "--model", f"scripted:{script}", "--allowedTools=Write")
+    done = run(*given, "--debug", "permissions,!hooks")
+    assert (done.exit_code, done.stdout) == (0, "one is written.\n")
+    (line,) = done.stderr.splitlines()
+    assert " [DEBUG] [permissions] Write: allowed id=" in line
+
+    lost = run(*given, "--debug-file", str(tmp_path))
+    assert (lost.exit_code, lost.stdout) == (0, "one is written.\n")
+    assert lost.stderr == f"ralph-claude: cannot write debug output to {tmp_path}: Is a directory\n"

@@ -150,7 +150,7 @@ def _connected(options: Options, environment: Mapping[str, str], cwd: Path, requ
     from ralph.claude_cli.mcp_client import McpConnections
 
     own = {**environment, "CLAUDE_CODE_SESSION_ID": options.record.session_id}
-    connections = McpConnections(servers, own, cwd, requests)
+    connections = McpConnections(servers, own, cwd, requests, options.debug)
     connections.begin()
     return McpTools(connections, skipped)
 
