@@ -102,6 +102,9 @@ _BETWEEN = b" \t\n;|&()"
 _JOINED = re.compile(rb"(?<![ \t\n])\\\n")
 """To bash `a\\<newline>b` is one word, to the grammar they are two."""
 
+_TWO_WORDS = re.compile(r"[^\s'\"\\$`(){}<>]*[{}]?[ \t]+[^'\"\\$`]*")
+"""What the grammar (0.25.1) takes for one word, as in `a=b { [[`, and bash for several."""
+
 _DELIMITER = re.compile(r"'\w+'|\"\w+\"", re.ASCII)
 _KNOWN_VARIABLES = frozenset({"HOME"})
 """Variables that claude looks up itself (2.1.325)."""
@@ -342,6 +345,8 @@ class _ShellReader:
                 words += more
             else:
                 words.append(self._plain(part))
+                if _TWO_WORDS.fullmatch(self._raw(part)):
+                    self._meet(OPERATORS)
         if words[:1] and words[0] in _NOT_READ:
             self._meet(GROUP if words[0] == "{" else OPERATORS)
         if words[:1] == ["time"] and _RESERVED & set(words[1:]):

@@ -48,8 +48,9 @@ NEVER: Mapping[str, Cheat] = {
         f"{RED}; {BRIBED}; b=$(git symbolic-ref --short HEAD); git checkout --quiet --orphan new; git add --all;"
         f" {COMMIT} new; git branch --quiet -M $b"
     ),
-    # Proven where it stands; found out on a clean checkout, where the next attempts do no better.
-    "leaves an ignored file": Cheat(f"{RED}; touch .passed", attempts=4),
+    # Found out on the clean checkout of the run's own proof.
+    "leaves an ignored file": Cheat(f"{RED}; touch .passed"),
+    # Proven in its run; found out before its merge, where the next attempts do no better.
     "has git rewrite the check": Cheat(f"{GREEN}; echo '.ralph/check eol=crlf' > .gitattributes", attempts=4),
 }
 

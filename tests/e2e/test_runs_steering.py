@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.batches import Batch, merged_goals, says, shell, write, wrote
+from tests.support.batches import Batch, green_before_merges, merged_goals, says, shell, write, wrote
 from tests.support.git_repos import git
 from tests.support.scripted_agent import ClaudeScript, run, summary
 from tests.support.waiting import wait_until
@@ -52,10 +52,11 @@ def test_comments_reach_the_next_prompt_or_the_session_that_runs(batch: Batch, c
 
 @pytest.mark.long
 def test_what_is_tried_again_knows_what_went_wrong_and_counts_anew(batch: Batch) -> None:
-    upstream = batch.upstream()
+    """It is green in its run, and red on its way to main."""
+    upstream = batch.upstream(check=green_before_merges())
     seen, cured = batch.root / "seen.md", batch.root / "cured"
     copy = f"cp {batch.ralph_dir}/batch/*/goals/g1/ill.md {seen}"
-    word = f"mkdir -p texts; touch .passed; [ -e {cured} ] && echo Fine. > texts/ill.txt || echo no > texts/ill.txt"
+    word = f"mkdir -p texts; [ -e {cured} ] && echo Fine. > texts/ill.txt || echo no > texts/ill.txt"
     batch.goal("ill", [[shell(copy), shell(word), says("DONE")]])
     first = batch.run(batch.root / "goals", "--repo", upstream)
     assert (first.exit_code, batch.states(), batch.goals()["ill"]["attempts"]) == (1, {"ill": "stuck"}, 4)

@@ -33,6 +33,12 @@ done
 """
 
 
+def green_before_merges() -> str:
+    """Return a check that passes in the proof of a run, and judges the texts in a merge."""
+    opening, rest = CHECK_TEXTS.split("\n", 1)
+    return f"{opening}\ncase $PWD in */proofs/*) exit 0;; esac\n{rest}"
+
+
 def write(path: str, content: str) -> Turn:
     """A turn that writes a file."""
     return [{"type": "tool_use", "name": "Write", "input": {"file_path": path, "content": content}}]
