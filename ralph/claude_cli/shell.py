@@ -349,9 +349,8 @@ class _ShellReader:
                     self._meet(OPERATORS)
         if words[:1] and words[0] in _NOT_READ:
             self._meet(GROUP if words[0] == "{" else OPERATORS)
-        if words[:1] == ["time"] and _RESERVED & set(words[1:]):
-            self._meet(OPERATORS)
-        if words[:1] == ["[["] and _TESTED_AS_SUMS & set(words):
+        is_timed = words[:1] == ["time"] and _RESERVED & set(words[1:])
+        if is_timed or (words[:1] == ["[["] and _TESTED_AS_SUMS & set(words)):
             self._meet(OPERATORS)
         text = self._raw(node).strip(BLANKS)
         self.commands.append(ShellCommand(tuple(words), text, tuple(redirections), self.operator, _expands(node)))
